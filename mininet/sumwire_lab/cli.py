@@ -122,7 +122,7 @@ def _simulate(arguments: argparse.Namespace) -> int:
 
             return _studied(arguments, load(Path(arguments.study), engine=arguments.engine))
         return _studied(arguments, studies.named(arguments.study))
-    found = measure.rows(from_arguments(SimulateOptions, arguments))
+    found = measure.rows(from_arguments(SimulateOptions, arguments), say)
     columns = [(one.name, one.head, one.form) for one in measure.COLUMNS if found[0][one.name] is not None]
     say(figures.table(found, ["system"], columns))
     return 0

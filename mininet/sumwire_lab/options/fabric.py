@@ -16,11 +16,13 @@ from typing import Final
 from sumwire.config import PATHS
 
 from sumwire_lab.errors import OptionError
-from sumwire_lab.options.fields import Checked, Rule, at_least, between, option, share
+from sumwire_lab.options.fields import Checked, Rule, between, option, share
 from sumwire_lab.options.run_options import MTU
 
 WORKERS_MOST: Final = 1_000_000
 LEVELS_MOST: Final = 4
+BYTES_MOST: Final = 4_000_000_000
+"""Of a queue: the packet engine counts them in 32 bits."""
 _RATE: Final = Rule(lambda rate: 1e3 <= rate <= 1e13, "must be 1000 to 1e13 bit/s")
 _WHERE: Final = "give --levels more, from the hosts up: 32,32 is 32 hosts a leaf and 32 leaves"
 
@@ -45,9 +47,9 @@ class Fabric(Checked):
     trunk_bit_s: float | None = option(
         None, "rate of a link between switches in bit/s", rule=_RATE, shown="default: as --rate-bit-s"
     )
-    delay_s: float = option(1e-6, "delay of a link, one way, in seconds", rule=at_least(0, "must not be negative"))
+    delay_s: float = option(1e-6, "delay of a link, one way, in seconds", rule=between(0, 100))
     mtu: int = option(MTU, "bytes of a packet, from its IP header on", rule=between(MTU, 9000))
-    queue_bytes: int = option(1 << 20, "bytes that a link's queue holds", rule=at_least(1))
+    queue_bytes: int = option(1 << 20, "bytes that a link's queue holds", rule=between(1, BYTES_MOST))
     loss: float = option(0.0, "share of packets that every link loses", rule=share())
     spines: int = option(1, "switches at the top, which share the slots of a job", rule=Rule(
         lambda spines: spines in PATHS, f"must be one of {', '.join(map(str, PATHS))}"

@@ -154,8 +154,12 @@ class Flag:
         if self.switch:
             return given != self.field.default if self.field.default is True else given
         if isinstance(given, str) and (get_origin(self.kind) is tuple or self.option.read is not None):
-            return (self.option.read or _listed(self.name, self.kind))(given)
+            return self.read(given)
         return given
+
+    def read(self, text: str) -> Any:
+        """Return the value that a text stands for: a list, or what the option reads itself. Raises OptionError."""
+        return (self.option.read or _listed(self.name, self.kind))(text)
 
 
 @cache

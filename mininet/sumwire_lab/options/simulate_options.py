@@ -9,13 +9,14 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from typing import Any, Final
 
+from commonlib.untrusted import shown
 from sumwire.config import SLOTS_MIN
 from sumwire.config.jobfile import DEFAULT_SLOTS
 from sumwire_protocol import constants as p4
 
 from sumwire_lab.errors import OptionError
-from sumwire_lab.options.fabric import Fabric
-from sumwire_lab.options.fields import Checked, Flag, at_least, between, flags_of, one_of, option
+from sumwire_lab.options.fabric import BYTES_MOST, Fabric
+from sumwire_lab.options.fields import Checked, Flag, Rule, between, flags_of, one_of, option
 from sumwire_lab.options.layout import SHAPES, leaves_of
 from sumwire_lab.options.run_options import AGGREGATOR, BUFFER_MB, RunOptions
 
@@ -39,27 +40,78 @@ class SimulateOptions(Checked):
         ("gloo", "thc"), "which, in this order; NAME@server: its packets are summed by a server", flag="systems"
     )
     model: str = option("bert-base", "what to train: a model of docs/simulate.md, or a task of the lab")
-    batch: int | None = option(None, "samples of a worker and step", rule=at_least(1), shown="default: the model's")
-    passes_s: float | None = option(
-        None, "seconds of a step's two passes", rule=at_least(0), shown="default: the model's, from public figures"
+    batch: int | None = option(
+        None, "samples of a worker and step", rule=between(1, 1_000_000), shown="default: the model's"
     )
-    buffer_mb: float = option(BUFFER_MB, "size of DDP's buckets, in units of 2^20 bytes", rule=at_least(0))
+    passes_s: float | None = option(
+        None,
+        "seconds of a step's two passes",
+        rule=between(0, 10_000),
+        shown="default: the model's, from public figures",
+    )
+    buffer_mb: float = option(BUFFER_MB, "size of DDP's buckets, in units of 2^20 bytes", rule=between(0, 1_000_000))
     steps: int = option(1, "steps of training", rule=between(1, 10_000))
     slots: int = option(DEFAULT_SLOTS, "slots of the job", rule=between(SLOTS_MIN, 1 << 20))
     costs: str = option("none", "seconds of hosts and switches: none, gpu, soft, bmv2 or aggregator")
-    cores: int = option(0, "cores that all hosts and switches share, 0: each has its own", rule=at_least(0))
+    cores: int = option(0, "cores that all hosts and switches share, 0: each has its own", rule=between(0, 10_000))
     slow: float = option(0.0, "deviation of the logarithm of a worker's computing time", rule=between(0, 2))
     control: str = option("cubic", "congestion control of flows between hosts", rule=one_of(CONTROLS))
     order: str = option("fifo", "order of packets in queues", rule=one_of(ORDERS))
-    mark_bytes: int | None = option(None, "a packet behind more bytes is marked", rule=at_least(0), shown="never")
+    mark_bytes: int | None = option(
+        None,
+        "a packet behind more bytes is marked, for --limited and dctcp",
+        rule=between(0, BYTES_MOST),
+        shown="never",
+    )
     trim: bool = option(False, "a packet that finds its queue full loses its payload, not its header")
     lanes: int = option(
         1, "lanes of the job: front layers' packets have slots of their own and come first", rule=between(1, 8)
     )
     early_forward: bool = option(False, "a layer's next forward pass waits for its own bucket alone")
     limited: bool = option(False, "marks and round trips limit windows, as in jobs with a delivery option")
-    seed: int = option(1, "of losses and slow workers", rule=at_least(0, "must not be negative"))
+    seed: int = option(1, "of losses and slow workers", rule=Rule(
+        lambda seed: 0 <= seed < 1 << 63, "must be 0 to 2^63 - 1"
+    ))  # fmt: skip
     fabric: Fabric = field(default_factory=Fabric)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.slots % self.lanes or self.slots // self.lanes < SLOTS_MIN:
+            rule = f"must divide slots={self.slots} into {SLOTS_MIN} or more each; give --slots 512, or other lanes"
+            raise OptionError(f"lanes={self.lanes}: {rule}")
+        if self.early_forward and self.steps == 1:
+            raise OptionError("early-forward with steps=1: there is no next forward pass; give --steps 2 or more")
+        if self.engine == FLOWS:
+            self._refuse_what_flows_lack()
+            if self.cores and self.costs == "none":
+                rule = "in engine=flows cores share what --costs tell, and costs=none tell nothing"
+                raise OptionError(f"cores={self.cores}: {rule}; give --costs soft, or --engine packets")
+        elif wanted := _lacks(self):
+            raise OptionError(f"control={self.control}: {wanted}")
+
+    def _refuse_what_flows_lack(self) -> None:
+        for flag in flags_of(SimulateOptions):
+            name = flag.field.name
+            if name in _OF_PACKETS and getattr(self, name) != flag.field.default:
+                told = f"{flag.name}={getattr(self, name)}"
+                raise OptionError(
+                    f"{told}: engine=flows has no packets and no queues; take --engine packets, or leave it out"
+                )
+
+
+_OF_PACKETS: Final = ("control", "order", "mark_bytes", "trim", "lanes", "early_forward", "limited")
+"""Options that engine=flows does not know."""
+
+
+def _lacks(options: SimulateOptions) -> str:
+    """What queues must do for the congestion control, and do not."""
+    if options.control == "dctcp" and options.mark_bytes is None:
+        return "follows marks; give --mark-bytes too, as 97500"
+    if options.control == "pfabric" and options.order != "smallest":
+        return "wants queues in its order; give --order smallest too"
+    if options.control == "ndp" and not (options.trim and options.order == "levels"):
+        return "wants headers of packets that find no room, before all others; give --trim and --order levels too"
+    return ""
 
 
 @cache
@@ -133,11 +185,7 @@ def _read(flag: Flag, value: Any) -> Any:
     kinds: dict[Any, tuple[type, ...]] = {float: (int, float), bool: (bool,), int: (int,), str: (str,)}
     if flag.kind in kinds:
         if type(value) not in kinds[flag.kind]:
-            wanted = "true or false" if flag.kind is bool else "a text" if flag.kind is str else "a number"
-            raise OptionError(f"{flag.name}={value}: must be {wanted}")
+            wanted = {bool: "true or false", str: "a text", int: "a whole number", float: "a number"}[flag.kind]
+            raise OptionError(f"{flag.name}={shown(value)}: must be {wanted}")
         return value
-    words = str(value).split(",")
-    try:
-        return tuple(words) if flag.name == "systems" else tuple(int(word) for word in words)
-    except ValueError as error:
-        raise OptionError(f"{flag.name}={value}: must be whole numbers with commas, as 32,32") from error
+    return flag.read(str(value))

@@ -65,7 +65,7 @@ def train(case: Mapping[str, Any], context: Context) -> list[dict[str, Any]]:
     None."""
     if case.get(_ENGINE) in ENGINES:
         none = {column.name: None for column in COLUMNS}
-        return [{**none, **row} for row in measure.rows(simulated(case))]
+        return [{**none, **row} for row in measure.rows(simulated(case), context.say)]
     summary, _folder = run(options_of(case), context.folder, context.say)
     return [
         {"system": name, **{column.name: entry.get(column.name) for column in COLUMNS}}
@@ -75,7 +75,11 @@ def train(case: Mapping[str, Any], context: Context) -> list[dict[str, Any]]:
 
 def check(case: Mapping[str, Any]) -> RunOptions | SimulateOptions:
     """Return the options of the run or the simulation that the case is. Raises OptionError."""
-    return simulated(case) if case.get(_ENGINE) in ENGINES else options_of(case)
+    if case.get(_ENGINE) not in ENGINES:
+        return options_of(case)
+    found = simulated(case)
+    measure.check(found)
+    return found
 
 
 def simulated(case: Mapping[str, Any]) -> SimulateOptions:

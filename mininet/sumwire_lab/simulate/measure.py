@@ -4,19 +4,23 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 
+from sumwire_lab.errors import OptionError
+from sumwire_lab.options.fields import one_of
 from sumwire_lab.options.recipes import TASKS
 from sumwire_lab.options.simulate_options import FLOWS, SimulateOptions
-from sumwire_lab.simulate import flows, packets
-from sumwire_lab.simulate.costs import Costs, costs_of
+from sumwire_lab.simulate import flows, memory, packets
+from sumwire_lab.simulate.costs import COSTS, Costs, costs_of
 from sumwire_lab.simulate.native import NONE
 from sumwire_lab.simulate.network import Queues
 from sumwire_lab.simulate.systems import System, system_of
-from sumwire_lab.simulate.workloads import Bucket, Workload, buckets, workload_of
+from sumwire_lab.simulate.workloads import WORKLOADS, Bucket, Workload, buckets, workload_of
 from sumwire_lab.study.study import Column
 
 COLUMNS: Final = (
@@ -32,11 +36,39 @@ COLUMNS: Final = (
 _HEADER_BYTES: Final = 64
 
 
-def rows(options: SimulateOptions) -> list[dict[str, Any]]:
-    """Simulate every system, and return a row for each. Raises OptionError and LabError."""
+def check(options: SimulateOptions) -> None:
+    """Raise OptionError for a system, a model or costs that nobody knows."""
+    for name in options.systems:
+        system_of(name)
+    one_of(tuple(WORKLOADS)).check("model", options.model)
+    one_of(COSTS).check("costs", options.costs)
+
+
+LINE_S: Final = 10.0
+_SLOW_BYTES: Final = 24
+
+
+def rows(options: SimulateOptions, say: Callable[[str], None] = lambda _: None) -> list[dict[str, Any]]:
+    """Simulate every system, and return a row for each. ``say``: gets a line every ten seconds. Raises OptionError and
+    LabError."""
     systems = [system_of(name) for name in options.systems]
     work = _workload(options)
-    return [{"system": one.name, **_measured(options, one, work)} for one in systems]
+    count = options.fabric.workers
+    memory.check(count, f"steps={options.steps} of slow workers", count * options.steps * _SLOW_BYTES)
+    return [{"system": one.name, **_measured(options, one, work, say)} for one in systems]
+
+
+class _Progress:
+    """Says every ten seconds how far a simulation is. The clock decides nothing else."""
+
+    def __init__(self, name: str, say: Callable[[str], None]) -> None:
+        self._name, self._say, self._said_at = name, say, time.monotonic()
+
+    def told(self, seconds: float, events: int) -> None:
+        """See Network.run."""
+        if time.monotonic() - self._said_at >= LINE_S:
+            self._said_at = time.monotonic()
+            self._say(f"{self._name}: {seconds:.6g} s simulated, {events} events")
 
 
 def _workload(options: SimulateOptions) -> Workload:
@@ -54,11 +86,16 @@ def _buckets(options: SimulateOptions, work: Workload) -> tuple[Bucket, ...]:
     return buckets(work, options.buffer_mb, options.buffer_mb if options.model in TASKS else None)
 
 
-def _measured(options: SimulateOptions, system: System, work: Workload) -> dict[str, Any]:
-    return (_by_flows if options.engine == FLOWS else _by_packets)(options, system, work)
+def _measured(options: SimulateOptions, system: System, work: Workload, say: Callable[[str], None]) -> dict[str, Any]:
+    if options.engine == FLOWS:
+        return _by_flows(options, system, work)
+    return _by_packets(options, system, work, _Progress(system.name, say))
 
 
 def _by_flows(options: SimulateOptions, system: System, work: Workload) -> dict[str, Any]:
+    if options.fabric.loss and system.op is None:
+        rule = f"engine=flows does not know what losses do to system={system.name}"
+        raise OptionError(f"loss={options.fabric.loss:g}: {rule}; take --engine packets")
     sent = _buckets(options, work)
     found = flows.step(
         options.fabric, system, work, _costs(options, system), options.slots, sent=sent, seed=options.seed
@@ -76,7 +113,7 @@ def _by_flows(options: SimulateOptions, system: System, work: Workload) -> dict[
     }
 
 
-def _by_packets(options: SimulateOptions, system: System, work: Workload) -> dict[str, Any]:
+def _by_packets(options: SimulateOptions, system: System, work: Workload, progress: _Progress) -> dict[str, Any]:
     passes = packets.Passes(
         work.forward_s, work.backward_s, _buckets(options, work),
         packets.slowness(options.slow, options.steps, options.fabric.workers, options.seed), options.lanes,
@@ -87,6 +124,7 @@ def _by_packets(options: SimulateOptions, system: System, work: Workload) -> dic
     found = packets.train(
         options.fabric, system, passes, _costs(options, system), steps=options.steps, slots=options.slots,
         seed=options.seed, queues=queues, control=options.control, limited=options.limited,
+        told=progress.told,
     )  # fmt: skip
     return {
         "step_s": float(np.mean(found.step_s)),

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,10 +18,17 @@ from sumwire_lab.simulate.native import NONE, engine
 
 PS: Final = 1_000_000_000_000
 """Picoseconds of a second."""
+UNTIL_S: Final = 1e6
+"""No simulation is longer: picoseconds have 64 bits."""
+SLICE_EVENTS: Final = 1 << 20
+"""Between two looks at Ctrl-C: about a second."""
 _ORDERS: Final = {"fifo": 0, "levels": 1, "smallest": 2}
 _HOST, _SWITCH = 0, 1
 _ALL: Final = 1 << 32
 _ROOT: Final = (NONE, 1, 0)
+Told = Callable[[float, int], None]
+"""Takes simulated seconds and events so far."""
+NEVER: Final = (1 << 64) - 1
 WORK, MESSAGE, EXCHANGE = 0, 1, 2
 """Kinds of tasks: those of native/tasks.h."""
 
@@ -63,7 +71,7 @@ class Tasks:
 
     def work(self, seconds: float, after: tuple[int, ...] = (), processor: int = NONE) -> int:
         """Add so many seconds of work."""
-        return self.add(WORK, processor, round(seconds * PS), after)
+        return self.add(WORK, processor, round(min(seconds, 2 * UNTIL_S) * PS), after)
 
     def arrays(self, dtype: Any) -> tuple[NDArray[Any], NDArray[np.uint32]]:
         """Return the tasks as C has them, and the tasks that follow them."""
@@ -282,12 +290,20 @@ class Network:
         number: int = self._native.sim_processor(self.sim, self._group)
         return number
 
-    def run(self, until_s: float = 1e6, events: int = 1 << 62) -> bool:
-        """Begin, and run until all tasks have ended. Returns whether they have."""
+    def run(self, until_s: float = UNTIL_S, told: Told = lambda _seconds, _events: None) -> bool:
+        """Begin, and run until all tasks have ended. Returns whether they have. ``told``: called about once a second.
+        Ctrl-C ends it then."""
         tasks, following = self.tasks.arrays(np.dtype(self._native.task))
         self._native.sim_tasks(self.sim, len(tasks), tasks.ctypes.data, len(following), following.ctypes.data)
         self._native.sim_start(self.sim)
-        return bool(self._native.sim_run(self.sim, round(until_s * PS), events))
+        before = 0
+        while not self._native.sim_run(self.sim, round(until_s * PS), SLICE_EVENTS):
+            totals = self.totals()
+            if totals.events - before < SLICE_EVENTS:
+                return False
+            before = totals.events
+            told(totals.now / PS, before)
+        return True
 
     # -- what is read afterwards ---------------------------------------------------------------------------
 
@@ -322,7 +338,7 @@ class Network:
         return self._native.window.from_address(self._native.sim_window_of(self.sim, worker))
 
     def totals(self) -> Any:
-        """Return the time, the number of events, and the most packets that were under way."""
+        """Return the time, that of the next event, the number of events, and the most packets that were under way."""
         totals = self._native.totals()
         self._native.sim_totals(self.sim, totals)
         return totals

@@ -20,11 +20,12 @@ from sumwire.systems.cost import TCP_FRAME, TCP_PAYLOAD
 from sumwire.systems.formula import wire_s
 from sumwire_protocol import constants as p4
 
-from sumwire_lab.errors import LabError
+from sumwire_lab.errors import LabError, OptionError
 from sumwire_lab.options.fabric import Fabric
+from sumwire_lab.simulate import memory
 from sumwire_lab.simulate.costs import Costs
 from sumwire_lab.simulate.native import NONE
-from sumwire_lab.simulate.network import EXCHANGE, MESSAGE, PS, HostCosts, Network, Queues
+from sumwire_lab.simulate.network import EXCHANGE, MESSAGE, NEVER, PS, UNTIL_S, HostCosts, Network, Queues, Told
 from sumwire_lab.simulate.systems import System, exchanges_of, tcp_frames
 from sumwire_lab.simulate.workloads import Bucket
 
@@ -86,12 +87,16 @@ def train(
     queues: Queues = Queues(),  # noqa: B008 - frozen
     control: str = "cubic",
     limited: bool = False,
+    told: Told = lambda _seconds, _events: None,
 ) -> Simulated:
     """Simulate so many steps of all workers of the fabric. ``control``: of flows, see CONTROLS. ``limited``: marks and
-    round trips limit windows. Raises LabError if a step never ends."""
+    round trips limit windows. ``told``: see Network.run. Raises LabError if a step never ends, and OptionError where
+    memory or numbers of chunks have no room for it."""
     if system.late:
         whole = Bucket(sum(one.values for one in passes.sent), passes.backward_s, passes.forward_s)
-        passes = replace(passes, sent=(whole,))
+        # One exchange has no front layers.
+        passes = replace(passes, sent=(whole,), lanes=1, early=False)
+    _check_room(fabric, system, passes, costs, steps=steps, slots=slots)
     host, add_s = _costs_a_packet(fabric, system, costs, passes)
     server = system.way in ("server", "parameter server")
     # Where nothing varies, flows fall into step (Floyd and Jacobson, "On traffic phase effects", 1992).
@@ -103,11 +108,38 @@ def train(
             _Slots(hosts, system, slots, passes, limited) if system.op else _Messages(hosts, system, passes, control)
         )
         made = _Training(hosts, passes, reduce, steps)
-        if not network.run():
+        if not network.run(told=told):
+            if network.totals().next != NEVER:
+                cure = "give fewer steps, a smaller model, or links that are faster or lose less"
+                raise LabError(f"system={system.name}: the training takes more than {UNTIL_S:g} simulated s; {cure}")
             raise LabError(f"system={system.name}: the simulated training never ends; its tasks wait for each other")
         return made.measured()
     finally:
         network.close()
+
+
+# Chunks of a job are counted in 32 bits.
+_CHUNKS_MOST: Final = (1 << 32) - 2
+
+
+def _check_room(fabric: Fabric, system: System, passes: Passes, costs: Costs, *, steps: int, slots: int) -> None:
+    """Raise OptionError where there is no room for all chunks or tasks."""
+    count, buckets = fabric.workers, len(passes.sent)
+    chunks = 0
+    if system.op:
+        chunks = sum(one.count for sent in passes.sent for one in exchanges_of(system, fabric, sent.values))
+        messages = count * 4
+    else:
+        messages = count * (2 * _HALVES * (count - 1) if system.way == "ring" else 2 * count.bit_length())
+    if chunks * steps > _CHUNKS_MOST:
+        rule = f"system={system.name} would send {chunks * steps:.3g} chunks, at most {_CHUNKS_MOST:.3g}"
+        raise OptionError(f"steps={steps}: {rule}; give fewer steps, or --engine flows")
+    tasks = buckets * (messages * (1 + bool(costs.trip_s)) + 3 * count) + 4 * count
+    if costs.cores:
+        longest = 1.0 if passes.slow is None else float(passes.slow.max())
+        tasks += count * round(longest * (passes.forward_s + passes.backward_s) / _SLICE_S)
+    octets = memory.of_network(fabric, slots if system.op else 0) + steps * tasks * memory.TASK_BYTES
+    memory.check(count, f"system={system.name} by packets", octets)
 
 
 def _costs_a_packet(fabric: Fabric, system: System, costs: Costs, passes: Passes) -> tuple[HostCosts, float]:

@@ -17,7 +17,7 @@ from sumwire_lab.simulate.costs import Costs
 from sumwire_lab.simulate.systems import system_of
 from sumwire_lab.simulate.workloads import low_rank_buckets, workload_of
 from sumwire_lab.study.figures import Figure
-from sumwire_lab.study.study import Column, Study, grid
+from sumwire_lab.study.study import Column, Context, Study, grid
 
 Case = Mapping[str, Any]
 SEEDS: Final = (1, 2, 3, 4, 5)
@@ -25,9 +25,10 @@ _LABEL: Final = "what"
 """Column of a case that is no option: the name of a line in a figure."""
 
 
-def simulate(case: Case) -> list[dict[str, Any]]:
+def simulate(case: Case, context: Context) -> list[dict[str, Any]]:
     """Simulate a case: values of options by their names on the command line."""
-    return measure.rows(with_values(SimulateOptions(), {name: one for name, one in case.items() if name != _LABEL}))
+    given = {name: one for name, one in case.items() if name != _LABEL}
+    return measure.rows(with_values(SimulateOptions(), given), context.say)
 
 
 def _study(name: str, what: str, cases: Sequence[Case], *figures: Figure) -> Study:

@@ -369,6 +369,6 @@ WORKLOADS: Final[Mapping[str, Workload]] = _Workloads()
 
 def workload_of(name: str, batch: int | None = None) -> Workload:
     """Return a known workload. Raises OptionError for an unknown name, and for a batch below 1."""
-    one_of(tuple(WORKLOADS)).check("workload", name)
+    one_of(tuple(WORKLOADS)).check("model", name)
     found = WORKLOADS[name]
     return found if batch is None else found.at_batch(batch)

@@ -77,11 +77,12 @@ void sim_start(struct sim *sim) {
 // ---- what is read afterwards -----------------------------------------------------------------------------
 
 struct totals {
-  uint64_t now, events, most_in_flight, tasks_open;
+  uint64_t now, events, most_in_flight, tasks_open, next;  // next: when something happens, or NEVER
 };
 
 struct totals *sim_totals(struct sim *sim, struct totals *totals) {
-  *totals = (struct totals){sim->now, sim->events, sim->most_in_flight, sim->tasks_open};
+  *totals = (struct totals){sim->now, sim->events, sim->most_in_flight, sim->tasks_open,
+                            sim->sources ? sim->heap[0].at : NEVER};
   return totals;
 }
 

@@ -8,6 +8,8 @@
 
 void node_take(struct sim *sim, uint32_t node, struct packet *packet) {
   const bool here = packet->target == node;
+  // A job's packet without its payload is as good as lost.
+  if (here && packet->kind <= RESULT && packet->marks & TRIMMED) return;
   const bool adds = here && sim->nodes[node].tree != NONE && packet->kind <= RESULT;
   if (adds) tree_take(sim, node, packet);
   else if (sim->nodes[node].kind == SWITCH) sim_forward(sim, node, packet);

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,9 @@ from sumwire_lab.options.fabric import Fabric
 from sumwire_lab.options.run_options import RunOptions
 from sumwire_lab.options.simulate_options import FLOWS, LAB_CORES, PACKETS, SimulateOptions, of_run, with_values
 from sumwire_lab.run.grid import check, load, simulated, train
-from sumwire_lab.simulate import measure
+from sumwire_lab.simulate import measure, network
 from sumwire_lab.simulate.systems import SYSTEMS
+from sumwire_lab.study.study import Context
 
 SMALL: dict[str, Any] = {"model": "digits", "workers": 4, "rate-bit-s": 1e8}
 
@@ -97,7 +99,7 @@ def test_a_study_of_the_lab_is_simulated(tmp_path: Path, engine: str) -> None:
     path.write_text(GRID.replace("ENGINE", engine))
     study = load(path)
     assert len(study.cases) == 16
-    rows = train(study.cases[0], None)  # type: ignore[arg-type]
+    rows = train(study.cases[0], Context(tmp_path, print))
     assert rows[0]["system"] == "thc"
     assert rows[0]["accuracy"] is None
     assert rows[0]["step_s"] > rows[0]["comm_s_per_step"] > 0
@@ -119,16 +121,86 @@ def test_lab_and_simulator_may_be_in_one_grid(tmp_path: Path) -> None:
         ({"engine": PACKETS, "malformed": 3}, "malformed=3: not simulated"),
         ({"engine": FLOWS, "systems": "topk"}, "systems=topk: known are thc,"),
         ({"engine": FLOWS, "model": "alexnet"}, "=alexnet: known are"),
-        ({"engine": FLOWS, "workers": "four"}, "workers=four: must be a number"),
+        ({"engine": FLOWS, "workers": "four"}, "workers='four': must be a whole number"),
+        ({"engine": FLOWS, "workers": 4.5}, "workers=4.5: must be a whole number"),
+        ({"engine": FLOWS, "levels": "1_6,2"}, "levels=1_6,2: must be whole numbers with commas"),
+        ({"engine": FLOWS, "levels": "9999999999999999999"}, "levels=9999999999999999999: must be whole numbers"),
         ({"engine": FLOWS, "levels": "32x32"}, "levels=32x32: must be whole numbers with commas"),
         ({"engine": FLOWS, "workers": 64, "levels": "16"}, "workers=64: must be at most 16"),
         ({"engine": FLOWS, "costs": "asic"}, "costs=asic: known are none"),
         ({"engine": FLOWS, "trim": 1}, "trim=1: must be true or false"),
+        ({"delay-s": float("inf")}, "delay-s=inf: must be 0 to 100"),
+        ({"delay-s": 1e9}, "delay-s=1000000000.0: must be 0 to 100"),
+        ({"passes-s": float("inf")}, "passes-s=inf: must be 0 to 10000"),
+        ({"buffer-mb": float("inf")}, "buffer-mb=inf: must be 0 to"),
+        ({"queue-bytes": 1 << 32}, "queue-bytes=4294967296: must be 1 to"),
+        ({"mark-bytes": 1 << 32}, "mark-bytes=4294967296: must be 0 to"),
+        ({"seed": 1 << 64}, "seed=18446744073709551616: must be 0 to"),
+        ({"batch": 10**400}, "must be 1 to 1e"),
+        ({"cores": 10**9}, "cores=1000000000: must be 0 to 10000"),
+        ({"lanes": 8, "slots": 2}, "lanes=8: must divide slots=2 into 2 or more each; give --slots 512"),
+        ({"lanes": 3}, "lanes=3: must divide slots=512"),
+        ({"early-forward": True}, "early-forward with steps=1: there is no next forward pass; give --steps 2"),
+        ({"control": "dctcp"}, "control=dctcp: follows marks; give --mark-bytes"),
+        ({"control": "pfabric"}, "control=pfabric: wants queues in its order; give --order smallest"),
+        ({"control": "ndp", "order": "levels"}, "control=ndp: wants headers .*; give --trim and --order levels"),
+        ({"engine": FLOWS, "lanes": 4}, "lanes=4: engine=flows has no packets and no queues; take --engine packets"),
+        ({"engine": FLOWS, "control": "bbr"}, "control=bbr: engine=flows has no packets"),
+        ({"engine": FLOWS, "mark-bytes": 9}, "mark-bytes=9: engine=flows has no packets"),
+        ({"engine": FLOWS, "cores": 2}, "cores=2: in engine=flows cores share what --costs tell"),
+        ({"engine": FLOWS, "loss": 0.01, "systems": "gloo"}, "loss=0.01: engine=flows does not know what losses do"),
+        (
+            {"workers": 1_000_000, "systems": "gloo"},
+            "workers=1000000: system=gloo by packets would take .* GB of memory",
+        ),
+        ({"engine": FLOWS, "workers": 1_000_000, "steps": 10_000}, "steps=10000 of slow workers would take 240 GB"),
+        (
+            {"model": "decoder-7b", "workers": 1, "steps": 1000, "systems": "thc"},
+            "steps=1000: .* chunks, at most 4.29e",
+        ),
     ],
 )
 def test_what_a_simulation_cannot_do_is_refused(case: dict[str, Any], why: str) -> None:
-    with pytest.raises(OptionError, match=why.replace("(", r"\(")):
+    with pytest.raises(OptionError, match=why):
         measure.rows(simulated(case))
+
+
+def test_a_long_simulation_tells_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(network, "SLICE_EVENTS", 1000)
+    monkeypatch.setattr(measure, "LINE_S", 0.0)
+    said: list[str] = []
+    (row,) = measure.rows(options(systems="thc"), said.append)
+    assert len(said) == row["events"] // 1000
+    assert re.fullmatch(r"thc: 0\.\d+ s simulated, 1000 events", said[0])
+    monkeypatch.undo()
+    assert measure.rows(options(systems="thc"), said.append) == [row]
+
+
+def test_ctrl_c_ends_a_simulation(monkeypatch: pytest.MonkeyPatch) -> None:
+    freed: list[Any] = []
+    close = network.Network.close
+
+    def closed(self: network.Network) -> None:
+        freed.append(self)
+        close(self)
+
+    def interrupt(_line: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(network.Network, "close", closed)
+    monkeypatch.setattr(network, "SLICE_EVENTS", 1000)
+    monkeypatch.setattr(measure, "LINE_S", 0.0)
+    with pytest.raises(KeyboardInterrupt):
+        measure.rows(options(systems="thc"), interrupt)
+    assert len(freed) == 1
+
+
+@pytest.mark.parametrize("wrong", ["systems: nobody", "model: alexnet", "costs: asic"])
+def test_an_unknown_name_is_told_before_any_case_runs(tmp_path: Path, wrong: str) -> None:
+    path = tmp_path / "grid.yaml"
+    path.write_text(f"name: wrong\nengine: flows\noptions: {{{wrong}}}\ngrid: {{workers: [2, 4]}}\n")
+    with pytest.raises(OptionError, match=rf"grid\.yaml:4: {wrong.replace(': ', '=')}: known are "):
+        load(path)
 
 
 def test_a_wrong_engine_is_told_with_its_line(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sumwire_lab.errors import LabError
 from sumwire_lab.options.fabric import Fabric
 from sumwire_lab.simulate import flows
 from sumwire_lab.simulate.costs import Costs
@@ -160,6 +161,35 @@ def test_marks_shorten_queues_only_where_windows_are_limited() -> None:
     free = thc(fabric, 2_000_000, queues=queues, costs=costs)
     limited = thc(fabric, 2_000_000, queues=queues, costs=costs, limited=True)
     assert limited.packets < free.packets
+
+
+def test_a_header_without_its_payload_adds_nothing() -> None:
+    """What is trimmed is sent again, as what is lost."""
+    fabric, server = replace(GIGABIT, workers=8, levels=(), queue_bytes=30_000), system_of("thc@server")
+    lost = train(fabric, server, one(200_000), NONE, queues=Queues("levels"))
+    trimmed = train(fabric, server, one(200_000), NONE, queues=Queues("levels", trim_bytes=64))
+    assert lost.resent > 1000
+    assert trimmed.resent > 0.9 * lost.resent
+    assert trimmed.comm_s[0] > 0.9 * lost.comm_s[0]
+
+
+def test_one_exchange_has_no_front_layers() -> None:
+    """Marsit sends the whole model at once, so it has the whole of its slots."""
+    sent = [Bucket(100_000, 0.0), Bucket(100_000, 0.01)]
+    far = replace(GIGABIT, delay_s=1e-3)
+    found = [
+        train(far, system_of("marsit"), Passes(0.01, 0.01, sent, lanes=lanes, early=early), NONE, slots=8, steps=2)
+        for lanes, early in ((1, False), (4, True))
+    ]
+    assert found[0] == found[1]
+
+
+def test_what_takes_too_long_is_no_deadlock() -> None:
+    fabric = replace(GIGABIT, rate_bit_s=1e3)
+    with pytest.raises(
+        LabError, match=r"system=thc: the training takes more than 1e\+06 simulated s; give fewer steps"
+    ):
+        thc(fabric, 200_000_000, slots=1 << 20)
 
 
 def test_tasks_that_wait_for_each_other_never_end() -> None:

@@ -177,7 +177,7 @@ def test_no_rule_wins_where_there_are_slots_for_all(seed: int, rate_bit_s: float
         (lambda: play([], "static", POOL), "jobs=0: must be at least one"),
         (lambda: play(drawn_jobs(1), "first", POOL), "rule=first: known are static, quota, shared"),
         (lambda: play(drawn_jobs(1), "static", Pool(system="tcp")), "systems=tcp: known are"),
-        (lambda: play([SlotJob(0.0, "alexnet", 4, 1)], "static", POOL), "workload=alexnet: known are"),
+        (lambda: play([SlotJob(0.0, "alexnet", 4, 1)], "static", POOL), "model=alexnet: known are"),
         (lambda: play(drawn_jobs(1), "static", Pool(slots=20, jobs=20)), "slots=20: must be enough for one job"),
         (lambda: Pool(slots=1), "slots=1: must be at least 2"),
         (lambda: drawn_jobs(1, 0), "jobs=0: must be at least 1"),

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
+from inspect import signature
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -15,6 +16,7 @@ from helpers.paths import ROOT
 from sumwire_lab.errors import OptionError
 from sumwire_lab.simulate.studies import NAMED, SEEDS, named
 from sumwire_lab.study import figures
+from sumwire_lab.study.study import Context
 
 QUICK = tuple(name for name in NAMED if name != "dlcp")
 PAGE = (ROOT / "docs" / "simulate.md").read_text()
@@ -25,7 +27,8 @@ def rows_of(name: str) -> list[dict[str, Any]]:
     study = named(name)
     made = []
     for case in study.cases:
-        found = study.worker(case)
+        wants = len(signature(study.worker).parameters) > 1
+        found = study.worker(case, *([Context(ROOT, print)] if wants else []))
         made += [{**case, **row} for row in (found if isinstance(found, list) else [found])]
     return made
 

@@ -157,7 +157,7 @@ def test_low_rank_buckets_are_the_librarys_groups(phase: Phase) -> None:
 
 def test_wrong_values_are_refused() -> None:
     for wrong, told in [
-        (lambda: workload_of("alexnet"), "workload=alexnet: known are resnet50"),
+        (lambda: workload_of("alexnet"), "model=alexnet: known are resnet50"),
         (lambda: workload_of("gpt2", 0), "batch=0: must be at least 1"),
         (lambda: workload_of("gpt2").taking(-1.0), "seconds=-1.0: must be at least 0"),
         (lambda: buckets(WORKLOADS["gpt2"], -1.0), "buffer_mb=-1.0: must be at least 0"),
