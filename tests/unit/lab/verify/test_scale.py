@@ -1,0 +1,51 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of verify-scale that need neither time nor a network, and how cells of the lab are judged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from sumwire_lab.options.verify_options import TOPICS, VerifyOptions
+from sumwire_lab.verify import scale
+from sumwire_lab.verify.plan import Verification
+from sumwire_lab.verify.validation import Cell, Place, checks, places
+
+
+@pytest.mark.parametrize("row", ["engines", "slots"])
+def test_a_quick_row_holds(row: str, tmp_path: Path) -> None:
+    v = Verification(tmp_path, lambda _: None, VerifyOptions(topic="scale", quick=True))
+    found = scale.EXPERIMENTS[row](v)
+    assert found
+    assert all(check.holds for check in found)
+
+
+def test_every_row_of_the_topic_is_there() -> None:
+    assert tuple(scale.EXPERIMENTS) == TOPICS["scale"].rows
+
+
+def cells(thc_s: float, gloo_s: float) -> list[Cell]:
+    """Measured: THC 1 s, gloo 2 s."""
+    return [
+        Cell(Place("thc", 4, 100.0), 1000, 1.0, thc_s, 0.1),
+        Cell(Place("gloo", 4, 100.0), 1000, 2.0, gloo_s, 0.9),
+    ]
+
+
+def verdicts(found: list[Cell]) -> tuple[bool | None, ...]:
+    near, far, _where, _median, order, _idle = checks(found)
+    return near.holds, far.holds, order.holds
+
+
+def test_cells_are_judged_by_what_was_measured() -> None:
+    assert verdicts(cells(1.05, 2.1)) == (True, True, True)
+    assert verdicts(cells(1.15, 2.1)) == (False, True, True)
+    assert verdicts(cells(1.5, 2.1)) == (False, False, True)
+    assert verdicts(cells(1.05, 0.9)) == (False, False, False)
+
+
+def test_the_grid_has_as_many_cells_as_promised() -> None:
+    assert len(places()) * 2 >= 60
+    assert {place.workers for place in places()} == {2, 4, 8, 16}
+    assert {place.mbit for place in places()} == {10.0, 100.0, 1000.0}
