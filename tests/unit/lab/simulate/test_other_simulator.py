@@ -54,7 +54,7 @@ def test_runs_are_compared_by_their_means(monkeypatch: pytest.MonkeyPatch) -> No
     first, second = other.compared([two, ONE], Path("python"))
     assert [one["seed"] for one in asked] == [1, 2, 1]
     assert first.seconds == (2.25, 3.0) and first.ratio == 0.75
-    assert first.fairness == (1.0, pytest.approx((0.9 + 0.98) / 2))
+    assert first.fairness == pytest.approx((1.0, (0.9 + 0.98) / 2))
     assert second.seconds == (1.5, 5.0)
 
 
