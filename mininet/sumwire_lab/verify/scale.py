@@ -11,12 +11,13 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, Final
 
+from sumwire_lab.experiments import other_simulator
 from sumwire_lab.options.fabric import Fabric
 from sumwire_lab.simulate import days, flows, packets, slots, stragglers
 from sumwire_lab.simulate.costs import Costs, costs_of
 from sumwire_lab.simulate.systems import System, system_of
 from sumwire_lab.simulate.workloads import Bucket, workload_of
-from sumwire_lab.study.check import Check, at_least, at_most, reported
+from sumwire_lab.study.check import Check, absent, at_least, at_most, reported
 from sumwire_lab.study.workers import in_child
 from sumwire_lab.verify.plan import Experiments, Verification, shown_by
 from sumwire_lab.verify.validation import validation
@@ -128,6 +129,25 @@ def _engines(v: Verification) -> list[Check]:
     ]
 
 
+def _other(v: Verification) -> list[Check]:
+    """Compare connections with ns-3's."""
+    chosen = other_simulator.cells()
+    chosen = chosen[:: len(chosen) // v.options.amount(len(chosen))]
+    label = "packets / ns-3, nothing lost: largest difference"
+    try:
+        found = other_simulator.compared(chosen, other_simulator.environment())
+    except other_simulator.AbsentError as error:
+        return [absent(label, f"<= {_OTHER_MOST:g}", str(error))]
+    off = [abs(one.ratio - 1) for one in found if one.cell.kind == other_simulator.KINDS[0]]
+    return [
+        at_most(f"{label} of {len(off)} cells", max(off), _OTHER_MOST),
+        reported("packets / ns-3: seconds of each cell", {one.cell.name: round(one.ratio, 3) for one in found}),
+    ]
+
+
+_OTHER_MOST: Final = 0.01
+
+
 def _slots(v: Verification) -> list[Check]:
     """Twenty jobs that come and go, at one switch."""
     # Round trips of 80 us: 20 jobs could use seven times the slots that there are.
@@ -165,6 +185,7 @@ EXPERIMENTS: Final[Experiments] = {
         "as their sources say",
         "tests/unit/lab/simulate/test_connections.py",
     ),
+    "other": _other,
     "engine": _engine,
     "days": _days,
     "engines": _engines,
