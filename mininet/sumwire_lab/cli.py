@@ -19,10 +19,10 @@ from commonlib.events import ProgramEvent
 from nativelib import programs
 from sumwire_protocol.events import Event
 
-from sumwire_lab.errors import LabError
+from sumwire_lab.errors import LabError, OptionError
 from sumwire_lab.options import arguments as options
 from sumwire_lab.options import recorded, run_options
-from sumwire_lab.options.fields import from_arguments
+from sumwire_lab.options.fields import from_arguments, given_flags
 from sumwire_lab.options.layout import SUFFIXES
 from sumwire_lab.options.run_options import RunOptions, ScriptOptions
 from sumwire_lab.options.simulate_options import SimulateOptions
@@ -117,7 +117,12 @@ def _simulate(arguments: argparse.Namespace) -> int:
     from sumwire_lab.study import figures
 
     if arguments.study is not None:
-        if Path(arguments.study).suffix in SUFFIXES:
+        in_yaml = Path(arguments.study).suffix in SUFFIXES
+        for flag in given_flags(arguments, SimulateOptions):
+            if not (in_yaml and flag.name == "engine"):
+                told = f"{flag.name}={flag.value(arguments)}"
+                raise OptionError(f"{told}: a study has its own options; leave it out, or put it into a file of yours")
+        if in_yaml:
             from sumwire_lab.run.grid import load
 
             return _studied(arguments, load(Path(arguments.study), engine=arguments.engine))

@@ -266,6 +266,14 @@ class Step:
         return math.fsum(one.seconds for one in self.exchanged)
 
     @property
+    def comm_s(self) -> float:
+        """Seconds from the first bucket that is ready to the last result."""
+        end, left = 0.0, self.exchange_s
+        for ready, one in zip(self.ready_s, self.exchanged, strict=True):
+            end, left = max(end, ready + left), left - one.seconds
+        return end - self.ready_s[0]
+
+    @property
     def up_bytes(self) -> float:
         """Bytes that a worker sends."""
         return math.fsum(one.up_bytes for one in self.exchanged)

@@ -104,7 +104,7 @@ def _by_flows(options: SimulateOptions, system: System, work: Workload) -> dict[
     steps = found.slowed(slow.max(axis=1))
     return {
         "step_s": float(steps.mean()),
-        "comm_s_per_step": found.exchange_s,
+        "comm_s_per_step": found.comm_s,
         "exposed_s": float(steps.mean()) - work.forward_s - work.backward_s,
         "wire_bytes_per_step": found.up_bytes + found.down_bytes,
         "retransmissions": None,

@@ -240,6 +240,18 @@ def test_the_first_figure_of_the_page(tmp_path: Path, monkeypatch: pytest.Monkey
     assert len(Path("results/rates/records.jsonl").read_text().splitlines()) == 9
 
 
+def test_options_beside_a_study_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", "acp", "--workers=8"]) == 2
+    assert "workers=8: a study has its own options" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("workers", [4, 8])
+def test_engines_mean_the_same_by_communication(workers: int) -> None:
+    given = {"systems": "thc", "model": "resnet50", "workers": workers, "rate-bit-s": 2e9}
+    one, other = (measure.rows(options(**{"engine": engine, **given}))[0] for engine in (PACKETS, FLOWS))
+    assert one["comm_s_per_step"] == pytest.approx(other["comm_s_per_step"], rel=0.02)
+
+
 def test_a_wrong_study_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", "nothing"]) == 2
     assert "study=nothing: known are acp, dlcp" in capsys.readouterr().err
