@@ -38,12 +38,16 @@ uint32_t sim_node(struct sim *sim, uint32_t kind) {
   return ADD(sim->nodes, sim->node_count, (struct node){kind, NONE, NONE, NONE, NONE});
 }
 
+static ps whole_byte(uint64_t rate) {
+  return rate && BYTE_AT_A_BIT_A_SECOND % rate == 0 ? BYTE_AT_A_BIT_A_SECOND / rate : 0;
+}
+
 // Makes a link, with the fields of struct link.
 uint32_t sim_link(struct sim *sim, uint64_t rate, ps delay, ps per_packet, uint32_t node, uint32_t then,
                   uint32_t processor, uint32_t queue_bytes, uint32_t queue_packets, uint32_t mark_bytes,
                   uint32_t trim_bytes, uint32_t order, uint32_t lose) {
   return ADD(sim->links, sim->link_count,
-             (struct link){.rate = rate, .delay = delay, .per_packet = per_packet, .node = node, .then = then,
+             (struct link){.rate = rate, .byte = whole_byte(rate), .delay = delay, .per_packet = per_packet, .node = node, .then = then,
                            .processor = processor, .queue_bytes = queue_bytes, .queue_packets = queue_packets,
                            .mark_bytes = mark_bytes, .trim_bytes = trim_bytes, .order = order, .lose = lose});
 }

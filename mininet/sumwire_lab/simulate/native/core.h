@@ -14,6 +14,8 @@
 typedef uint64_t ps;
 #define NEVER UINT64_MAX
 #define NONE UINT32_MAX
+// Picoseconds of a byte at one bit a second.
+#define BYTE_AT_A_BIT_A_SECOND UINT64_C(8000000000000)
 
 enum packet_kind { CONTRIBUTE, PARTIAL, RESULT, SEGMENT, ACK, PULL };
 enum packet_mark { CONGESTED = 1, TRIMMED = 2, AGAIN = 4, CAPABLE = 8 };
@@ -42,6 +44,7 @@ enum link_order { FIFO, LEVELS, SMALLEST };
 // and sent before everything else.
 struct link {
   uint64_t rate;           // bits a second, 0: no limit
+  ps byte;                 // of a byte at that rate, 0 where it is no whole number (sim_link)
   ps delay, per_packet;    // per_packet: what a processor needs for one, besides its bytes at `rate`
   ps varies;               // up to so much is added to the delay at random, in FIFO order (sim_vary)
   uint32_t node;           // at its end; NONE if `then` follows

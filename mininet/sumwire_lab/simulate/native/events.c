@@ -10,8 +10,9 @@
 
 #define CHILDREN 4
 
+// Without branches: which one is sooner cannot be foreseen.
 static bool sooner(const struct place *a, const struct place *b) {
-  return a->at < b->at || (a->at == b->at && a->source < b->source);
+  return (a->at < b->at) | ((a->at == b->at) & (a->source < b->source));
 }
 
 static void put(struct sim *sim, uint32_t index, struct place place) {
@@ -33,10 +34,16 @@ static void sink(struct sim *sim, uint32_t index, struct place place) {
   for (;;) {
     const uint32_t first = index * CHILDREN + 1;
     if (first >= sim->sources) break;
-    const uint32_t end = first + CHILDREN < sim->sources ? first + CHILDREN : sim->sources;
+    const struct place *heap = sim->heap;
     uint32_t least = first;
-    for (uint32_t child = first + 1; child < end; child++)
-      if (sooner(&sim->heap[child], &sim->heap[least])) least = child;
+    if (first + CHILDREN <= sim->sources) {
+      const uint32_t one = first + sooner(&heap[first + 1], &heap[first]);
+      const uint32_t other = first + 2 + sooner(&heap[first + 3], &heap[first + 2]);
+      least = one + (other - one) * sooner(&heap[other], &heap[one]);
+    } else {
+      for (uint32_t child = first + 1; child < sim->sources; child++)
+        if (sooner(&heap[child], &heap[least])) least = child;
+    }
     if (!sooner(&sim->heap[least], &place)) break;
     put(sim, index, sim->heap[least]);
     index = least;

@@ -7,8 +7,6 @@
 #include "events.h"
 #include "nodes.h"
 
-#define BITS_A_BYTE 8
-#define PS_A_SECOND 1000000000000u
 #define RING_LEAST 8
 
 // ---- rings ---------------------------------------------------------------------------------------------
@@ -61,7 +59,8 @@ ps sim_work(struct sim *sim, uint32_t number, ps length) {
 
 // When a packet that gets its turn now has been sent.
 static ps sent_at(struct sim *sim, const struct link *link, const struct packet *packet) {
-  const ps length = link->rate ? (uint64_t)packet->bytes * BITS_A_BYTE * PS_A_SECOND / link->rate : 0;
+  ps length = packet->bytes * link->byte;
+  if (link->rate && !link->byte) length = packet->bytes * BYTE_AT_A_BIT_A_SECOND / link->rate;
   if (link->processor != NONE) return sim_work(sim, link->processor, link->per_packet + length);
   return (link->free_at > sim->now ? link->free_at : sim->now) + length;
 }

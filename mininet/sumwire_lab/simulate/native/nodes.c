@@ -22,5 +22,5 @@ void sim_forward(struct sim *sim, uint32_t number, const struct packet *packet) 
   if (node->routes == NONE) return sim_send(sim, node->outbox, packet);
   const struct route *route = &sim->routes[node->routes + packet->target];
   if (route->link == NONE) return;  // nowhere
-  sim_send(sim, route->link + packet->path % route->width, packet);
+  sim_send(sim, route->link + (route->width == 1 ? 0 : packet->path % route->width), packet);
 }
