@@ -133,8 +133,9 @@ class Network:
             first += count
         return levels
 
-    def _link(self, rate: float, *, node: int = NONE, then: int = NONE) -> int:
-        """A wire's one direction, with the fabric's queue and losses."""
+    def _link(self, rate: float, *, node: int = NONE, then: int = NONE, waits: bool = False) -> int:
+        """A wire's one direction, with the fabric's queue and losses. ``waits``: what its sender has in excess waits in
+        the sender's sockets, unmarked and not lost."""
         fabric, queues = self.fabric, self._queues
         link: int = self._native.sim_link(
             self.sim,
@@ -144,9 +145,9 @@ class Network:
             NONE if self._inbox_of(node) != NONE else node,
             self._inbox_of(node) if then == NONE else then,
             NONE,
-            fabric.queue_bytes,
+            NONE - 1 if waits else fabric.queue_bytes,
             NONE,
-            queues.mark_bytes,
+            NONE if waits else queues.mark_bytes,
             queues.trim_bytes,
             _ORDERS[queues.order],
             min(round(fabric.loss * _ALL), _ALL - 1),
@@ -188,7 +189,9 @@ class Network:
             for index, node in enumerate(self.levels[level]):
                 parent = index // fabric.levels[level]
                 above = self.levels[level + 1] if level + 1 == top else self.levels[level + 1][parent : parent + 1]
-                wires = [self._link(rate, node=one) for one in above[:ways]]
+                # Windows of flows, whose delays vary, find the end of a host's own queue; a job's packets wait.
+                waits = level == 0 and not vary_s
+                wires = [self._link(rate, node=one, waits=waits) for one in above[:ways]]
                 seconds = host.send_s if level == 0 else self._costs.copy_s
                 self.up[node] = self._leaving(node, range(wires[0], wires[0] + ways), seconds)
                 if level == 0:
