@@ -8,8 +8,6 @@ import json
 import os
 import random
 import subprocess
-import sys
-import sysconfig
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -17,21 +15,18 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, Final
 
-from nativelib import programs
-
 from sumwire_lab.errors import LabError
 from sumwire_lab.options.fabric import Fabric
 from sumwire_lab.simulate.costs import Costs
 from sumwire_lab.simulate.native import NONE
 from sumwire_lab.simulate.network import MESSAGE, PS, HostCosts, Network, Queues
-from sumwire_lab.simulate.packets import CONTROLS
+from sumwire_lab.simulate.packets import NUMBERS
+from sumwire_lab.system.environments import python_with
 
 VERSION: Final = "3.44.post0"
 PYTHON_VARIABLE: Final = "SUMWIRE_NS3_PYTHON"
 """An environment variable: the Python of an environment that has ns-3."""
-_CACHE: Final = Path(__file__).resolve().parents[3] / ".cache"
 _PLAYER: Final = Path(__file__).with_name("other_ns3.py")
-_INSTALL_S: Final = 900.0
 _PLAY_S: Final = 1800.0
 SEGMENT: Final = 1448
 # Of a link without addresses, IP, TCP and its timestamps.
@@ -49,10 +44,6 @@ AS_OURS: Final = (
     ("ns3::TcpCubic::HyStartDelayMax", "16ms"),
 )
 """What ns-3 does otherwise by default, and can do as the packet engine does."""
-
-
-class AbsentError(LabError):
-    """The other simulator cannot be had."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +97,7 @@ def ours(cell: Cell, seed: int) -> list[float]:
     vary_s = WHOLE * 8 / cell.fabric.rate_bit_s if cell.kind == KINDS[2] and len(cell.pairs) > 1 else 0.0
     with closing(Network(cell.fabric, Costs(), HostCosts(), queues, seed=seed, vary_s=vary_s)) as network:
         begins, tasks = cell.begins(seed), network.tasks
-        flows = [network.flow(pair, CONTROLS[cell.control], SEGMENT, HEADER) for pair in cell.pairs]
+        flows = [network.flow(pair, NUMBERS[cell.control], SEGMENT, HEADER) for pair in cell.pairs]
         # A message without bytes stands for the handshake, of which the other one knows a round trip.
         for flow in flows:
             tasks.add(MESSAGE, flow, 0)
@@ -166,20 +157,7 @@ def environment() -> Path:
     """
     if named := os.environ.get(PYTHON_VARIABLE):
         return Path(named)
-    home = _CACHE / f"ns3-{VERSION}-{sysconfig.get_python_version()}"
-    python, ready = home / "bin" / "python", home / "ready"
-    if ready.is_file():
-        return python
-    sys.stderr.write(f"installing ns-3 {VERSION} into {home}\n")
-    try:
-        subprocess.run(programs.module("venv", "--clear", str(home)), check=True, timeout=_INSTALL_S)
-        install = [str(python), "-P", "-m", "pip", "install", "--quiet", f"ns3=={VERSION}"]
-        subprocess.run(install, check=True, timeout=_INSTALL_S, capture_output=True, text=True)
-    except (OSError, subprocess.SubprocessError) as error:
-        told = str(getattr(error, "stderr", "") or error).strip().splitlines()[-1:]
-        raise AbsentError(f"ns-3 {VERSION} cannot be installed from PyPI: {' '.join(told)}") from error
-    ready.touch()
-    return python
+    return python_with("ns3", VERSION)
 
 
 def _star(hosts: int, rate: float, delay_s: float, segments: int = 1 << 14, loss: float = 0.0) -> Fabric:

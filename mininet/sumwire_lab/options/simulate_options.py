@@ -18,6 +18,7 @@ from sumwire_lab.errors import OptionError
 from sumwire_lab.options.fabric import BYTES_MOST, Fabric
 from sumwire_lab.options.fields import Checked, Flag, Rule, between, flags_of, one_of, option
 from sumwire_lab.options.layout import SHAPES, leaves_of
+from sumwire_lab.options.recipes import parse
 from sumwire_lab.options.run_options import AGGREGATOR, BUFFER_MB, RunOptions
 
 PACKETS: Final = "packets"
@@ -144,14 +145,12 @@ def of_run(run: RunOptions) -> SimulateOptions:
         delay_s=run.conditions.delay_ms / 1000, mtu=link.mtu, queue_bytes=link.queue_packets * frame,
         loss=run.conditions.loss,
     )  # fmt: skip
-    systems = tuple(f"{name}@server" if switch == AGGREGATOR and name in _AT_SWITCH else name for name in run.systems)
+    at_server = switch == AGGREGATOR
+    systems = tuple(f"{name}@server" if at_server and parse(name).switched else name for name in run.systems)
     return SimulateOptions(
         systems=systems, model=run.train.task, fabric=fabric, costs=switch, cores=LAB_CORES, seed=run.train.seed,
         steps=run.train.max_steps or 1, buffer_mb=BUFFER_MB if run.train.buffer_mb is None else run.train.buffer_mb,
     )  # fmt: skip
-
-
-_AT_SWITCH: Final = ("thc", "sum32", "marsit", "vote")
 
 
 def _levels(topology: str, workers: int) -> tuple[int, ...]:

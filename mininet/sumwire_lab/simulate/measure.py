@@ -33,7 +33,11 @@ COLUMNS: Final = (
     Column("limit", "what decides the longest exchange, by the engine of flows", kind=str),
 )
 """What a simulation measures."""
+LINE_S: Final = 10.0
+"""Between two lines of progress."""
 _HEADER_BYTES: Final = 64
+# Of a worker's step in the arrays that make workers slow.
+_SLOW_BYTES: Final = 24
 
 
 def check(options: SimulateOptions) -> None:
@@ -42,10 +46,6 @@ def check(options: SimulateOptions) -> None:
         system_of(name)
     one_of(tuple(WORKLOADS)).check("model", options.model)
     one_of(COSTS).check("costs", options.costs)
-
-
-LINE_S: Final = 10.0
-_SLOW_BYTES: Final = 24
 
 
 def rows(options: SimulateOptions, say: Callable[[str], None] = lambda _: None) -> list[dict[str, Any]]:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sumwire_lab.options.fabric import Fabric
+from sumwire_lab.options.simulate_options import ORDERS
 from sumwire_lab.simulate.costs import Costs
 from sumwire_lab.simulate.native import NONE, engine
 
@@ -22,9 +23,11 @@ UNTIL_S: Final = 1e6
 """No simulation is longer: picoseconds have 64 bits."""
 SLICE_EVENTS: Final = 1 << 20
 """Between two looks at Ctrl-C: about a second."""
-_ORDERS: Final = {"fifo": 0, "levels": 1, "smallest": 2}
+_ORDERS: Final = {name: number for number, name in enumerate(ORDERS)}
 _HOST, _SWITCH = 0, 1
 _ALL: Final = 1 << 32
+# Bytes of a queue that never fills.
+_ENDLESS: Final = NONE - 1
 _ROOT: Final = (NONE, 1, 0)
 Told = Callable[[float, int], None]
 """Takes simulated seconds and events so far."""
@@ -89,7 +92,8 @@ class Tasks:
 
 class Network:
     """A simulated network. Nodes: hosts have the numbers of their workers, then the switches level by level, then a
-    server if there is one. ``vary_s``: by how much the delay of a host's sending varies. To be closed."""
+    server if there is one. ``vary_s``: by how much the delay of a host's sending varies. ``waits``: what a host sends
+    in excess waits in its sockets, unmarked and not lost. To be closed."""
 
     def __init__(
         self,
@@ -101,6 +105,7 @@ class Network:
         seed: int = 1,
         server: bool = False,
         vary_s: float = 0.0,
+        waits: bool = False,
     ) -> None:
         self.fabric, self._costs, self._queues = fabric, costs, queues
         self._native = engine()
@@ -119,7 +124,7 @@ class Network:
         self._down: dict[tuple[int, int], int] = {}
         # By worker: its link's two directions.
         self._wires: list[tuple[int, int]] = []
-        self._connect(host, vary_s)
+        self._connect(host, vary_s, waits=waits)
         self._set_routes(nodes)
 
     # -- making it ---------------------------------------------------------------------------------------
@@ -133,19 +138,18 @@ class Network:
             first += count
         return levels
 
-    def _link(self, rate: float, *, node: int = NONE, then: int = NONE, waits: bool = False) -> int:
-        """A wire's one direction, with the fabric's queue and losses. ``waits``: what its sender has in excess waits in
-        the sender's sockets, unmarked and not lost."""
-        fabric, queues = self.fabric, self._queues
+    def _link(self, rate: float, node: int, *, waits: bool = False) -> int:
+        """A wire's one direction, with the fabric's queue and losses."""
+        fabric, queues, inbox = self.fabric, self._queues, self._inboxes[node]
         link: int = self._native.sim_link(
             self.sim,
             round(rate),
             round(fabric.delay_s * PS),
             0,
-            NONE if self._inbox_of(node) != NONE else node,
-            self._inbox_of(node) if then == NONE else then,
+            node if inbox == NONE else NONE,
+            inbox,
             NONE,
-            NONE - 1 if waits else fabric.queue_bytes,
+            _ENDLESS if waits else fabric.queue_bytes,
             NONE,
             NONE if waits else queues.mark_bytes,
             queues.trim_bytes,
@@ -154,17 +158,13 @@ class Network:
         )
         return link
 
-    def _inbox_of(self, node: int) -> int:
-        return NONE if node == NONE else self._inboxes[node]
-
     def _through(
         self, processor: int, seconds: float, byte_s: float = 0.0, *, node: int = NONE, then: int = NONE
     ) -> int:
         """A link through a processor."""
         rate = round(8 / byte_s) if byte_s else 0
-        whole = (1 << 32) - 2
         link: int = self._native.sim_link(
-            self.sim, rate, 0, round(seconds * PS), node, then, processor, whole, NONE, NONE, 0, 0, 0
+            self.sim, rate, 0, round(seconds * PS), node, then, processor, _ENDLESS, NONE, NONE, 0, 0, 0
         )
         return link
 
@@ -182,32 +182,30 @@ class Network:
         made = [self._through(self.processors[node], seconds, then=wire) for wire in wires]
         return made[0]
 
-    def _connect(self, host: HostCosts, vary_s: float) -> None:
+    def _connect(self, host: HostCosts, vary_s: float, *, waits: bool) -> None:
         fabric, top = self.fabric, len(self.fabric.levels)
         for level in range(top):
             rate, ways = fabric.rate(level), fabric.ways(level)
             for index, node in enumerate(self.levels[level]):
                 parent = index // fabric.levels[level]
                 above = self.levels[level + 1] if level + 1 == top else self.levels[level + 1][parent : parent + 1]
-                # Windows of flows, whose delays vary, find the end of a host's own queue; a job's packets wait.
-                waits = level == 0 and not vary_s
-                wires = [self._link(rate, node=one, waits=waits) for one in above[:ways]]
+                wires = [self._link(rate, one, waits=waits and level == 0) for one in above[:ways]]
                 seconds = host.send_s if level == 0 else self._costs.copy_s
                 self.up[node] = self._leaving(node, range(wires[0], wires[0] + ways), seconds)
                 if level == 0:
                     self._native.sim_outbox(self.sim, node, self.up[node])
                 for one in above[:ways]:
-                    wire = self._link(rate, node=node)
+                    wire = self._link(rate, node)
                     self._down[one, node] = self._leaving(one, range(wire, wire + 1), self._costs.copy_s)
                 if level == 0:
                     self._wires.append((wires[0], wire))
                     if vary_s:
                         self._native.sim_vary(self.sim, wires[0], round(vary_s * PS))
         if self.server is not None:
-            wire = self._link(fabric.server, node=self.levels[-1][0])
+            wire = self._link(fabric.server, self.levels[-1][0])
             self.up[self.server] = self._leaving(self.server, range(wire, wire + 1), self._costs.copy_s)
             self._native.sim_outbox(self.sim, self.server, self.up[self.server])
-            self._down[self.levels[-1][0], self.server] = self._link(fabric.server, node=self.server)
+            self._down[self.levels[-1][0], self.server] = self._link(fabric.server, self.server)
 
     def _set_routes(self, nodes: int) -> None:
         fabric, top = self.fabric, len(self.fabric.levels)
@@ -333,8 +331,11 @@ class Network:
         return [int(one) for one in counts]
 
     def _link_at(self, number: int) -> Any:
-        address = self._native.sim_link_array(self.sim) + number * ctypes.sizeof(self._native.link)
-        return self._native.link.from_address(address)
+        return self._at(self._native.sim_link_array(self.sim), self._native.link, number)
+
+    @staticmethod
+    def _at(array: int, kind: Any, number: int) -> Any:
+        return kind.from_address(array + number * ctypes.sizeof(kind))
 
     def window(self, worker: int) -> Any:
         """Return a worker's window."""
@@ -348,9 +349,8 @@ class Network:
 
     def worked_s(self) -> float:
         """Return the seconds that all processors have worked."""
-        address, size = self._native.sim_processor_array(self.sim), ctypes.sizeof(self._native.processor)
-        count = self._native.sim_processor_count(self.sim)
-        return sum(int(self._native.processor.from_address(address + k * size).worked) for k in range(count)) / PS
+        array, count = self._native.sim_processor_array(self.sim), self._native.sim_processor_count(self.sim)
+        return sum(int(self._at(array, self._native.processor, k).worked) for k in range(count)) / PS
 
     def close(self) -> None:
         """Free its memory."""

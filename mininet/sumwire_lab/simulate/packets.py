@@ -22,6 +22,7 @@ from sumwire_protocol import constants as p4
 
 from sumwire_lab.errors import LabError, OptionError
 from sumwire_lab.options.fabric import Fabric
+from sumwire_lab.options.simulate_options import CONTROLS
 from sumwire_lab.simulate import memory
 from sumwire_lab.simulate.costs import Costs
 from sumwire_lab.simulate.native import NONE
@@ -29,8 +30,8 @@ from sumwire_lab.simulate.network import EXCHANGE, MESSAGE, NEVER, PS, UNTIL_S, 
 from sumwire_lab.simulate.systems import System, exchanges_of, tcp_frames
 from sumwire_lab.simulate.workloads import Bucket
 
-CONTROLS: Final = {"cubic": 0, "bbr": 1, "dctcp": 2, "pfabric": 3, "ndp": 4}
-"""Congestion controls of flows: those of native/flows.h."""
+NUMBERS: Final = {name: number for number, name in enumerate(CONTROLS)}
+"""Of congestion controls: those of native/flows.h."""
 _TCP_HEADERS: Final = TCP_FRAME - TCP_PAYLOAD
 # Long work gives way to a host's packets so often, where they share its cores.
 _SLICE_S: Final = 0.003
@@ -89,7 +90,7 @@ def train(
     limited: bool = False,
     told: Told = lambda _seconds, _events: None,
 ) -> Simulated:
-    """Simulate so many steps of all workers of the fabric. ``control``: of flows, see CONTROLS. ``limited``: marks and
+    """Simulate so many steps of all workers of the fabric. ``control``: of flows, see NUMBERS. ``limited``: marks and
     round trips limit windows. ``told``: see Network.run. Raises LabError if a step never ends, and OptionError where
     memory or numbers of chunks have no room for it."""
     if system.late:
@@ -101,7 +102,16 @@ def train(
     server = system.way in ("server", "parameter server")
     # Where nothing varies, flows fall into step (Floyd and Jacobson, "On traffic phase effects", 1992).
     vary_s = 0.0 if system.op else _VARIES_FRAMES * wire_s(fabric.mtu, fabric.rate_bit_s / 1e6)
-    network = Network(fabric, replace(costs, add_s=add_s), host, queues, seed=seed, server=server, vary_s=vary_s)
+    network = Network(
+        fabric,
+        replace(costs, add_s=add_s),
+        host,
+        queues,
+        seed=seed,
+        server=server,
+        vary_s=vary_s,
+        waits=bool(system.op),
+    )
     try:
         hosts = _Hosts(network, costs)
         reduce = (
@@ -230,7 +240,7 @@ class _Messages:
     """By messages between hosts: a ring, halving-doubling or a parameter server."""
 
     def __init__(self, hosts: _Hosts, system: System, passes: Passes, control: str) -> None:
-        self._hosts, self._system, self._control = hosts, system, CONTROLS[control]
+        self._hosts, self._system, self._control = hosts, system, NUMBERS[control]
         network = self._network = hosts.network
         self._sent = passes.sent
         self._flows: dict[tuple[int, int], int] = {}

@@ -19,6 +19,7 @@ from sumwire_lab.simulate.systems import System, system_of
 from sumwire_lab.simulate.workloads import Bucket, workload_of
 from sumwire_lab.study.check import Check, absent, at_least, at_most, reported
 from sumwire_lab.study.workers import in_child
+from sumwire_lab.system.environments import AbsentError
 from sumwire_lab.verify.plan import Experiments, Verification, shown_by
 from sumwire_lab.verify.validation import validation
 
@@ -136,7 +137,7 @@ def _other(v: Verification) -> list[Check]:
     label = "packets / ns-3, nothing lost: largest difference"
     try:
         found = other_simulator.compared(chosen, other_simulator.environment())
-    except other_simulator.AbsentError as error:
+    except AbsentError as error:
         return [absent(label, f"<= {_OTHER_MOST:g}", str(error))]
     off = [abs(one.ratio - 1) for one in found if one.cell.kind == other_simulator.KINDS[0]]
     return [

@@ -12,13 +12,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import sysconfig
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from nativelib import programs
 from sumwire_lab.network.switches import free_tcp_port
+from sumwire_lab.system.environments import AbsentError, python_with
 
 from fuzz.p4runtime.target import Target, TargetError, folder
 
@@ -26,36 +26,11 @@ from fuzz.p4runtime.target import Target, TargetError, folder
 DEVICE_ID: Final = 7
 CPU_PORT: Final = 255
 _SCRIPT: Final = Path(__file__).with_name("finsy_checks.py")
-_CACHE: Final = Path(__file__).resolve().parents[3] / ".cache"
-_INSTALL_S: Final = 600.0
 _CHECKS_S: Final = 1800.0
-
-
-class NoFinsyError(RuntimeError):
-    """finsy cannot be installed."""
 
 
 class FinsyError(RuntimeError):
     """The checks did not come to their end."""
-
-
-def environment(version: str) -> Path:
-    """The Python of an environment with finsy, which is made the first time. Raises NoFinsyError."""
-    home = _CACHE / f"finsy-{version}-{sysconfig.get_python_version()}"
-    python = home / "bin" / "python"
-    ready = home / "ready"
-    if ready.is_file():
-        return python
-    sys.stderr.write(f"installing finsy {version} into {home}\n")
-    try:
-        subprocess.run(programs.module("venv", "--clear", str(home)), check=True, timeout=_INSTALL_S)
-        install = [str(python), "-P", "-m", "pip", "install", "--quiet", f"finsy=={version}"]
-        subprocess.run(install, check=True, timeout=_INSTALL_S, capture_output=True, text=True)
-    except (OSError, subprocess.SubprocessError) as error:
-        told = str(getattr(error, "stderr", "") or error).strip().splitlines()[-1:]
-        raise NoFinsyError(f"finsy {version} cannot be installed from PyPI: {' '.join(told)}") from error
-    ready.touch()
-    return python
 
 
 def checks(python: Path, programs: Sequence[Path], log: Path) -> dict[str, str]:
@@ -86,8 +61,8 @@ def _switch(where: Path) -> Target:
 
 def main(version: str, log: str, *programs: str) -> None:
     try:
-        found = checks(environment(version), [Path(name) for name in programs], Path(log))
-    except NoFinsyError as error:
+        found = checks(python_with("finsy", version), [Path(name) for name in programs], Path(log))
+    except AbsentError as error:
         found = {"absent": str(error)}
     sys.stdout.write(f"{json.dumps(found)}\n")
 

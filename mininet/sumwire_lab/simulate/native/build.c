@@ -35,7 +35,7 @@ uint32_t sim_processor(struct sim *sim, uint32_t group) {
 }
 
 uint32_t sim_node(struct sim *sim, uint32_t kind) {
-  return ADD(sim->nodes, sim->node_count, (struct node){kind, NONE, NONE, NONE, NONE});
+  return ADD(sim->nodes, sim->node_count, (struct node){kind, NONE, NONE, NONE});
 }
 
 static ps whole_byte(uint64_t rate) {
@@ -81,18 +81,17 @@ void sim_start(struct sim *sim) {
 // ---- what is read afterwards -----------------------------------------------------------------------------
 
 struct totals {
-  uint64_t now, events, most_in_flight, tasks_open, next;  // next: when something happens, or NEVER
+  uint64_t now, events, most_in_flight, next;  // next: when something happens, or NEVER
 };
 
 struct totals *sim_totals(struct sim *sim, struct totals *totals) {
-  *totals = (struct totals){sim->now, sim->events, sim->most_in_flight, sim->tasks_open,
+  *totals = (struct totals){sim->now, sim->events, sim->most_in_flight,
                             sim->sources ? sim->heap[0].at : NEVER};
   return totals;
 }
 
 const void *sim_task_array(struct sim *sim) { return sim->tasks; }
 const void *sim_link_array(struct sim *sim) { return sim->links; }
-const void *sim_tree_array(struct sim *sim) { return sim->trees; }
 const void *sim_processor_array(struct sim *sim) { return sim->processors; }
 uint32_t sim_processor_count(struct sim *sim) { return sim->processor_count; }
 const void *sim_window_of(struct sim *sim, uint32_t worker) { return sim->workers[worker].window; }

@@ -78,7 +78,7 @@ enum node_kind { HOST, SWITCH };
 
 struct node {
   uint32_t kind;
-  uint32_t inbox, outbox;  // links through its processor, or NONE; a host's outbox leads to its only link
+  uint32_t outbox;         // a host's only link, or the way to it through its processor
   uint32_t routes;         // where its routes begin, or NONE
   uint32_t tree;           // the first of its slots for jobs (slots.c), or NONE
 };
@@ -132,7 +132,7 @@ struct sim {
 void sim_send(struct sim *sim, uint32_t link, const struct packet *packet);
 // Sends a packet from a node towards its target.
 void sim_forward(struct sim *sim, uint32_t node, const struct packet *packet);
-// Makes a timer that calls `fire` with `who`. To be made before sim_ready.
+// Makes a timer that calls `fire` with `who`. To be made before sim_start.
 uint32_t sim_timer(struct sim *sim, fired *fire, uint32_t who);
 // Sets a timer, NEVER stops it.
 void sim_set(struct sim *sim, uint32_t timer, ps at);

@@ -73,7 +73,9 @@ def test_a_run_s_network_is_simulated() -> None:
 
 
 def test_a_server_sums_where_a_run_has_one() -> None:
-    assert of_run(RunOptions(systems=("thc", "gloo"), switch="aggregator")).systems == ("thc@server", "gloo")
+    systems = ("thc", "thc-wide", "gloo")
+    found = of_run(RunOptions(systems=systems, switch="aggregator")).systems
+    assert found == ("thc@server", "thc-wide@server", "gloo")
 
 
 @pytest.mark.parametrize(("topology", "workers"), [("star", 3), ("leaf-spine", 5), ("three-level", 9)])

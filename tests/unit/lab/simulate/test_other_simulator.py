@@ -11,6 +11,7 @@ import pytest
 from sumwire_lab.experiments import other_simulator as other
 from sumwire_lab.options.fabric import Fabric
 from sumwire_lab.options.verify_options import VerifyOptions
+from sumwire_lab.system.environments import AbsentError
 from sumwire_lab.verify import scale
 from sumwire_lab.verify.plan import Verification
 
@@ -65,7 +66,7 @@ def test_jains_index() -> None:
 
 def test_without_ns3_the_row_is_undecided(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def never() -> Path:
-        raise other.AbsentError("no network")
+        raise AbsentError("no network")
 
     monkeypatch.setattr(other, "environment", never)
     checks = scale.EXPERIMENTS["other"](Verification(tmp_path, lambda _: None, VerifyOptions("scale")))

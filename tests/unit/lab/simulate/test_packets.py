@@ -5,17 +5,21 @@
 from __future__ import annotations
 
 import ctypes
+import re
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from sumwire_lab.errors import LabError
 from sumwire_lab.options.fabric import Fabric
-from sumwire_lab.simulate import flows
+from sumwire_lab.options.simulate_options import CONTROLS, ORDERS
+from sumwire_lab.simulate import flows, native
 from sumwire_lab.simulate.costs import Costs
 from sumwire_lab.simulate.native import engine
-from sumwire_lab.simulate.network import HostCosts, Network, Queues
+from sumwire_lab.simulate.network import EXCHANGE, MESSAGE, WORK, HostCosts, Network, Queues
 from sumwire_lab.simulate.packets import Passes, Simulated, train
 from sumwire_lab.simulate.systems import exchanges_of, system_of
 from sumwire_lab.simulate.workloads import Bucket
@@ -222,6 +226,33 @@ def test_wire_bytes_are_those_of_the_packets() -> None:
     packets = exchanges_of(system_of("thc"), GIGABIT, 300_000)
     expected = sum(one.count * (one.up + one.down) for one in packets)
     assert thc(GIGABIT, 300_000, steps=3).wire_bytes == expected
+
+
+@pytest.mark.parametrize(
+    ("header", "enum", "names"),
+    [
+        ("core.h", "link_order", ORDERS),
+        ("flows.h", "flow_control", (*CONTROLS, "controls")),
+        ("tasks.h", "task_kind", ("work", "message", "exchange")),
+    ],
+)
+def test_numbers_are_those_of_c(header: str, enum: str, names: tuple[str, ...]) -> None:
+    text = re.sub(r"//.*", "", (Path(native.__file__).parent / "native" / header).read_text())
+    listed = re.search(rf"enum {enum} \{{([^}}]*)\}}", text)
+    assert listed is not None
+    assert tuple(re.findall(r"\w+", listed[1].lower())) == names
+    assert (WORK, MESSAGE, EXCHANGE) == (0, 1, 2)
+
+
+def test_a_flow_finds_the_end_of_its_host_s_queue() -> None:
+    """A job's packets wait in sockets; a window of TCP grows until its host's queue, the slowest, is full."""
+    fabric = replace(GIGABIT, workers=2, levels=(), queue_bytes=30_000)
+    assert train(fabric, system_of("gloo"), one(3_000_000), NONE).resent > 0
+    with closing(Network(fabric, NONE, HostCosts())) as network:
+        flow = network.flow((0, 1), 0, 1448, 66)
+        network.tasks.add(MESSAGE, flow, 5_000_000)
+        assert network.run()
+        assert network.flow_counts(flow)[1] > 0
 
 
 def test_a_packet_under_way_takes_few_bytes() -> None:

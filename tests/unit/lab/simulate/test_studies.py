@@ -40,7 +40,6 @@ def only(name: str, column: str, **wanted: Any) -> float:
 
 
 @pytest.mark.parametrize("name", QUICK)
-@pytest.mark.few(2)
 def test_pictures_are_current(name: str, tmp_path: Path) -> None:
     study = named(name)
     path = tmp_path / f"{study.name}.svg"
