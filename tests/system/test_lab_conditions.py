@@ -201,3 +201,34 @@ def test_incast_reaches_the_first_host_alone(tmp_path: Path) -> None:
     # 40 kB twice a second are 0.64 Mbit/s; how many bursts fall into the measured time is not fixed.
     assert 0.2 < first < 1.0
     assert second == 0
+
+
+CONTROL_OF = """
+import socket, sys
+options = socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16
+if len(sys.argv) == 1:
+    listener = socket.create_server(("0.0.0.0", 29699))
+    print("ready:", flush=True)
+    one, _ = listener.accept()
+else:
+    one = socket.create_connection((sys.argv[1], 29699))
+print(one.getsockopt(*options).rstrip(bytes(1)).decode())
+one.sendall(b".")
+one.recv(1)
+"""
+
+
+@pytest.mark.parametrize("control", ["cubic", "reno"])
+def test_hosts_have_the_congestion_control_of_the_run(control: str, tmp_path: Path) -> None:
+    """Not the machine's own: with BBR, gloo takes a quarter longer."""
+    own = Path("/proc/sys/net/ipv4/tcp_congestion_control")
+    before = own.read_text()
+    with session_of(None, LinkOptions(control=control), tmp_path) as session:
+        there, here = session.fabric.hosts
+        receiver = session.start("receive", there, [sys.executable, "-c", CONTROL_OF])
+        wait_said(receiver, "ready:", session.log("receive"))
+        sender = session.start("send", here, [sys.executable, "-c", CONTROL_OF, there.ip])
+        processes = {"receive": receiver, "send": sender}
+        wait_all(processes, {}, session.logs(processes), 30, lambda: None)
+        assert [session.log(name).read_text().split()[-1] for name in processes] == [control, control]
+    assert own.read_text() == before

@@ -222,7 +222,8 @@ _LEARNING_RATE: Final = 0.01
 
 
 class OptimizerSteps(TimedExchange):
-    """Steps of one parameter matrix, nearly square, with the same gradient each time."""
+    """Steps with the same gradient each time: of one parameter matrix, nearly square, or of the tensors whose shapes
+    the spec has for that size."""
 
     def __init__(self, chosen: Chosen, job: sumwire.Job | None, spec: Mapping[str, Any], rank: int) -> None:
         super().__init__(job)
@@ -230,20 +231,24 @@ class OptimizerSteps(TimedExchange):
         self.warm_up = chosen.recipe.warm_up_steps
         self._chosen = chosen
         self._rank = rank
-        self._options = TrainOptions.of(DEFAULT_TASK, rank=spec["rank"], share=spec["share"])
+        self._options = TrainOptions.of(DEFAULT_TASK, **spec["options"])
+        self._tensors = dict(zip(spec["sizes"], spec.get("tensors", []), strict=False))
 
     def begin(self, size: int) -> None:
         """See TimedExchange."""
-        self._parameter = torch.nn.Parameter(torch.zeros(sides(size)))
-        model = torch.nn.ParameterList([self._parameter])
+        shapes = self._tensors.get(size, [sides(size)])
+        self._parameters = [torch.nn.Parameter(torch.zeros(shape)) for shape in shapes]
+        model = torch.nn.ParameterList(self._parameters)
         given = system_options(self._chosen, self._options, dist.get_world_size(), lambda step: 1.0)
         self._system = systems.make(self._chosen.recipe.system, self.job, transport=self._chosen.transport, **given)
         self._optimizer = self._system.attach(model, torch.optim.SGD(model.parameters(), lr=_LEARNING_RATE))
-        self._gradient = torch.randn(sides(size), generator=torch.Generator().manual_seed(self._rank))
+        drawn = torch.Generator().manual_seed(self._rank)
+        self._gradients = [torch.randn(shape, generator=drawn) for shape in shapes]
 
     def prepare(self) -> None:
         """See TimedExchange."""
-        self._parameter.grad = self._gradient.clone()
+        for parameter, gradient in zip(self._parameters, self._gradients, strict=True):
+            parameter.grad = gradient.clone()
 
     def exchange(self) -> None:
         """See TimedExchange."""

@@ -36,6 +36,7 @@ QUICK_SYSTEMS: Final = (BASELINE, "fp16", "powersgd", "thc", "sum32", "marsit", 
 # Options of the low-rank and the sparse systems.
 RANK: Final = 4
 SHARE: Final = 0.01
+OPTIONS: Final = {"rank": RANK, "k": SHARE}
 WORKERS: Final = 4
 # Sizes for which one repeat takes longer even at the bound are left out; there are four repeats.
 BOUND_MAX_S: Final = 30.0
@@ -110,7 +111,7 @@ def _study(name: str, cases: Sequence[AllReduceCase], options: BenchOptions) -> 
         )
         kind = switches.choose_for(run) if chosen.switched else None
         jobs = partial(control_plane.training_job, recipe=chosen.recipe)
-        told = {"exchange": "steps", "system": case.system, "sizes": case.sizes, "rank": RANK, "share": SHARE}
+        told = {"exchange": "steps", "system": case.system, "sizes": case.sizes, "options": OPTIONS}
         with open_session(run, kind, context.folder, jobs) as session:
             measured = exchanges(session, told)
             offloads = session.network.offloads

@@ -11,6 +11,7 @@ import subprocess
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from ipaddress import ip_interface
 from types import TracebackType
 from typing import IO, Any, Final
 
@@ -31,6 +32,14 @@ def no_ipv6_command(interface: str) -> list[str]:
     """Return the command that turns off IPv6 on one interface, if the kernel has IPv6."""
     switch = f"/proc/sys/net/ipv6/conf/{interface}/disable_ipv6"
     return ["sh", "-c", f"test ! -e {switch} || echo 1 > {switch}"]
+
+
+def control_command(host: HostPlan, control: str) -> list[str]:
+    """Return the command by which TCP on a host has this congestion control, whatever the machine's own is. A namespace
+    may choose some kinds alone as its default; a route may name any."""
+    subnet = ip_interface(f"{host.ip}/{PREFIX_LEN}").network
+    own = ["dev", host.host_interface, "proto", "kernel", "scope", "link", "src", host.ip]
+    return ["ip", "route", "change", str(subnet), *own, "congctl", control]
 
 
 def require_tools() -> None:
@@ -224,6 +233,8 @@ class MininetNetwork:
         for link in ends:
             for node, interface, _ in link:
                 self._run(node, [no_ipv6_command(interface), mtu_command(interface, self.fabric.link)])
+        for host in self._all_hosts():
+            self._run(self._hosts[host.name], [control_command(host, self.fabric.link.control)])
         self._ends = ends
         if not self.offloads:
             self.end_offloads()

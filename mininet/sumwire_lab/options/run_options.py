@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -66,6 +67,10 @@ JUMBO_MTU: Final = p4.IPV4_BYTES + p4.UDP_BYTES + p4.SUMWIRE_BYTES + JUMBO.down.
 """From here on links carry packets of the op jumbo."""
 UNLIMITED: Final = inf
 """Rate of a link without a limit, for the benchmarks of one all-reduce. A run of trainings needs a limit."""
+_KERNEL_NAME: Final = Rule(
+    lambda name: re.fullmatch(r"[a-z][a-z0-9_]{0,14}", name) is not None,
+    "a kernel names it with up to 15 small letters, digits and _, as cubic",
+)
 _RATE: Final = Rule(lambda mbit: mbit == UNLIMITED or 0.1 <= mbit <= 10_000, "a link has 0.1 to 10000 Mbit/s")
 # Ops of the systems that a blind job serves.
 _MASKED: Final = frozenset({"thc", "max32", "sum32"})
@@ -94,6 +99,7 @@ class LinkOptions(Checked):
         f"bytes of the links' packets; from {JUMBO_MTU} on, those of THC through switches have {JUMBO.values} values",
         rule=between(MTU, 9000, "links carry packets of 1500 to 9000 bytes"),
     )
+    control: str = option("cubic", "congestion control of TCP between hosts, as the kernel names it", rule=_KERNEL_NAME)
     priorities: bool = False
     """Eight queues at each end, served in strict order of the packets' priority (DSCP)."""
 

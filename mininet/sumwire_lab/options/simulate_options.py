@@ -123,7 +123,7 @@ def known() -> Mapping[str, Flag]:
 
 _TAKEN: Final = frozenset({
     "bw", "trunk-bw", "queue", "delay", "topology", "switch", "task", "workers", "systems", "mtu", "loss", "buffer-mb",
-    "steps", "seed", "deadline", "batch",
+    "steps", "seed", "deadline", "batch", "control",
 })  # fmt: skip
 """Options of `sumwire-lab run` that a simulation understands."""
 
@@ -148,8 +148,9 @@ def of_run(run: RunOptions) -> SimulateOptions:
     at_server = switch == AGGREGATOR
     systems = tuple(f"{name}@server" if at_server and parse(name).switched else name for name in run.systems)
     return SimulateOptions(
-        systems=systems, model=run.train.task, fabric=fabric, costs=switch, cores=LAB_CORES, seed=run.train.seed,
-        steps=run.train.max_steps or 1, buffer_mb=BUFFER_MB if run.train.buffer_mb is None else run.train.buffer_mb,
+        systems=systems, model=run.train.task, fabric=fabric, costs=switch, cores=LAB_CORES,
+        seed=run.train.seed, control=link.control, steps=run.train.max_steps or 1,
+        buffer_mb=BUFFER_MB if run.train.buffer_mb is None else run.train.buffer_mb,
     )  # fmt: skip
 
 

@@ -77,7 +77,7 @@ TOPICS: Final[Mapping[str, Topic]] = {
     ),
     "ways": Topic(
         "check the ways in: from a wheel to a training",
-        ("start", "scenarios", "backend", "outer", "packages"),
+        ("start", "scenarios", "backend", "outer", "packages", "pays"),
         grouped=True,
         flags=("rows", "quick"),
     ),

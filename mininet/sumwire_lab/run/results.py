@@ -302,6 +302,7 @@ def run_summary(options: RunOptions, switch: str, results: Sequence[SystemResult
         "switch": switch,
         "engine": options.engine if switch == "soft" else None,
         "queue_packets": options.link.queue_packets,
+        "control": options.link.control,
         "seed": options.train.seed,
         "impair": options.impair,
         "conditions": options.conditions.as_dict() if options.conditions.any else None,

@@ -26,6 +26,7 @@ from sumwire_lab.options.conditions import Conditions, OfHost
 from sumwire_lab.options.priority_lanes import DegradeOptions, LanedOptions
 from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
 from sumwire_lab.study.check import Check, at_least, at_most, equal, holds, reported
+from sumwire_lab.system.congestion_control import available
 from sumwire_lab.verify.plan import ACCURACY_GAP_MAX, ROUNDING, Experiments, Verification, needs_bmv2
 
 FIRST_SHARE_MIN: Final = 0.95
@@ -272,7 +273,8 @@ def _congested(v: Verification) -> list[Check]:
     options = RunOptions(
         switch="soft",
         systems=CONGESTED_SYSTEMS,
-        link=LINK,
+        # Of the kernel's, that with which gloo bears losses best.
+        link=replace(LINK, control=available(("bbr", "cubic"))[0]),
         train=CONGESTED_TRAIN,
         conditions=CONGESTED,
         laned=BOUNDED,

@@ -20,6 +20,7 @@ from sumwire_lab.experiments.sharded import GLOO, MBIT, RANKS, ROUNDED, SUMWIRE,
 from sumwire_lab.experiments.training_scenarios import Outcome
 from sumwire_lab.study.check import Check, absent, at_most, equal, holds, reported
 from sumwire_lab.training.digits_data import CLASSES
+from sumwire_lab.verify import predictions
 from sumwire_lab.verify.plan import Experiment, Experiments, Verification, measured_by, shown_by
 
 LINES_MAX: Final = 3
@@ -134,6 +135,22 @@ def _elastic(v: Verification) -> list[Check]:
     return elastic_checks(measured_by("elastic", QUICK_KILLS if v.quick else KILLS))
 
 
+def _tested(label: str, *paths: str, program: str | None) -> Experiment:
+    """A row of tests, undecided without a program that they need."""
+
+    def measure(v: Verification) -> list[Check]:
+        if program is not None and shutil.which(program) is None:
+            return [absent(label, _WORKS, f"{program} is not on PATH")]
+        return shown_by(label, _WORKS, *paths)(v)
+
+    return measure
+
+
+def _launched(program: str) -> Experiment:
+    path = f"tests/integration/host/start/test_launched.py::test_launchers_of_clusters[{program}]"
+    return _tested(f"a program with the three lines, started by {program}", path, program=program)
+
+
 START: Final[Experiments] = {
     "wheel": shown_by(
         "the wheel in an environment with its dependencies: commands, a switch, four ranks",
@@ -155,6 +172,9 @@ START: Final[Experiments] = {
     "nodes": _nodes,
     "tree": _tree,
     "elastic": _elastic,
+    "srun": _launched("srun"),
+    "mpirun": _launched("mpirun"),
+    "ray": shown_by("Ray Train with the three lines", _WORKS, "tests/system/test_packages.py::test_ray_trains"),
 }
 
 
@@ -424,14 +444,7 @@ OUTER: Final[Experiments] = {
 
 
 def _packaged(label: str, *names: str, program: str | None = None) -> Experiment:
-    """A row of tests of packages, undecided without a program that they need."""
-
-    def measure(v: Verification) -> list[Check]:
-        if program is not None and shutil.which(program) is None:
-            return [absent(label, _WORKS, f"{program} is not on PATH")]
-        return shown_by(label, _WORKS, *(f"tests/system/test_packages.py::{name}" for name in names))(v)
-
-    return measure
+    return _tested(label, *(f"tests/system/test_packages.py::{name}" for name in names), program=program)
 
 
 PACKAGES: Final[Experiments] = {
@@ -465,5 +478,6 @@ WAYS_IN: Final[Mapping[str, Experiments]] = {
     "backend": BACKEND,
     "outer": OUTER,
     "packages": PACKAGES,
+    "pays": predictions.EXPERIMENTS,
 }
 """The experiments of each entry point's rows."""

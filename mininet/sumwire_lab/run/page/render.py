@@ -124,6 +124,7 @@ def setting(summary: dict[str, Any]) -> list[str]:
         f"switch: {switch}",
         TASKS[summary["task"]].title,
         f"queues of {summary['queue_packets']} packets",
+        *([f"TCP by {summary['control']}"] if "control" in summary else []),
         f"seed {summary['seed']}",
     ]
     if summary["impair"]:

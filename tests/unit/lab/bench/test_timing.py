@@ -9,6 +9,8 @@ from sumwire.systems.cost import Gradient
 from sumwire_lab.bench import page_allreduce
 from sumwire_lab.bench.page_allreduce import AllReduceCase, row
 from sumwire_lab.bench.timing import sides, wire_bytes
+from sumwire_lab.options.recipes import DEFAULT_TASK
+from sumwire_lab.options.run_options import TrainOptions
 
 GRADIENT = Gradient(1000, 1024, rank=4, share=0.01)
 VALUES = 1_024_000
@@ -66,3 +68,8 @@ def test_row_takes_the_slowest_worker_and_the_median_repeat() -> None:
     assert found["link_share"] == pytest.approx(found["bound_s"] / 4.0)
     # 4.5 s of a host in three repeats of 1024 values.
     assert found["host_cpu_s"] == pytest.approx(1.5 / 1024e-6)
+
+
+def test_the_steps_options_are_those_of_systems() -> None:
+    """What the page's exchanges tell the workers."""
+    assert TrainOptions.of(DEFAULT_TASK, **page_allreduce.OPTIONS).system == {"rank": 4, "k": 0.01}

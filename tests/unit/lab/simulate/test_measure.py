@@ -14,7 +14,7 @@ from helpers.docs import pages
 from sumwire_lab.cli import main
 from sumwire_lab.errors import OptionError
 from sumwire_lab.options.fabric import Fabric
-from sumwire_lab.options.run_options import RunOptions
+from sumwire_lab.options.run_options import LinkOptions, RunOptions
 from sumwire_lab.options.simulate_options import FLOWS, LAB_CORES, PACKETS, SimulateOptions, of_run, with_values
 from sumwire_lab.run.grid import check, load, simulated, train
 from sumwire_lab.simulate import measure, network
@@ -70,6 +70,16 @@ def test_a_run_s_network_is_simulated() -> None:
         workers=8, levels=(4, 2), spines=2, rate_bit_s=1e8, delay_s=0.0, queue_bytes=256 * 1514
     )
     assert (found.costs, found.cores, found.model, found.systems) == ("soft", LAB_CORES, "digits", ("thc", "gloo"))
+
+
+def test_a_run_s_congestion_control() -> None:
+    """The lab gives its hosts CUBIC, unless it is told otherwise, and so does a simulation of its run."""
+    assert of_run(RunOptions()).control == "cubic"
+    assert of_run(RunOptions(link=LinkOptions(control="bbr"))).control == "bbr"
+    with pytest.raises(OptionError, match="control=reno"):
+        of_run(RunOptions(link=LinkOptions(control="reno")))
+    with pytest.raises(OptionError, match=r"control=cubic;x: a kernel names it with up to 15 small letters"):
+        LinkOptions(control="cubic;x")
 
 
 def test_a_server_sums_where_a_run_has_one() -> None:
