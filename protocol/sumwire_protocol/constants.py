@@ -35,45 +35,6 @@ UDP_BYTES: Final = 8
 SUMWIRE_BYTES: Final = 32
 TAG_BYTES: Final = 8
 BARE_BYTES: Final = 74
-ETHERTYPE_IPV4: Final = 2048
-ETHERTYPE_ARP: Final = 2054
-ARP_REQUEST: Final = 1
-ARP_REPLY: Final = 2
-IP_PROTOCOL_UDP: Final = 17
-RESULT_TTL: Final = 64
-DROP_PORT: Final = 511
-SUMWIRE_PORT: Final = 21335
-SUMWIRE_VERSION: Final = 2
-PROGRAM_REVISION: Final = 5
-KIND_CONTRIBUTE: Final = 1
-KIND_RESULT: Final = 2
-KIND_STALE: Final = 3
-KIND_PROBE: Final = 4
-KIND_INFORM: Final = 5
-KIND_REFUSED: Final = 6
-OP_NONE: Final = 0
-OP_THC: Final = 1
-OP_MAX32: Final = 2
-OP_SUM32: Final = 3
-OP_SIGN: Final = 4
-OP_VOTE: Final = 5
-OP_MIN32: Final = 6
-OP_JUMBO: Final = 7
-THC_WORDS_UP: Final = 4
-THC_WORDS_PARTIAL: Final = 8
-THC_WORDS_DOWN: Final = 8
-THC_WORDS_TRIMMED: Final = 2
-THC_WORDS_CUT: Final = 6
-MAX32_WORDS: Final = 1
-SUM32_WORDS: Final = 8
-SIGN_WORDS: Final = 8
-VOTE_WORDS_UP: Final = 2
-VOTE_WORDS_PARTIAL: Final = 6
-VOTE_WORDS_DOWN: Final = 2
-JUMBO_WORDS_UP: Final = 60
-JUMBO_WORDS_PARTIAL: Final = 64
-JUMBO_WORDS_DOWN: Final = 64
-MIN32_WORDS: Final = 1
 TOKEN_NONE: Final = 0
 TOKENS_OF_RUNS: Final = 4294967296
 BUCKET_OPENS_RUN: Final = 65024
@@ -92,17 +53,6 @@ FLAGS_OF_SWITCHES: Final = 210
 CUT_RESULT: Final = 128
 CUT_PLANES: Final = 127
 CUT_FILL_BYTE: Final = 170
-ECN_NOT_ECT: Final = 0
-ECN_ECT: Final = 2
-ECN_CE: Final = 3
-DSCP_PRIORITY: Final = 56
-QUEUE_PASS: Final = 0
-QUEUE_MARK: Final = 1
-QUEUE_DROP: Final = 2
-QUEUE_TRIM: Final = 3
-DEGRADE_TRIM: Final = 1
-DEGRADE_DROP: Final = 2
-DEGRADE_RESULTS: Final = 4
 VERDICT_NONE: Final = 0
 VERDICT_FIRST: Final = 1
 VERDICT_ADD: Final = 2
@@ -146,6 +96,56 @@ REJECT_TOKEN: Final = 21
 REJECT_ROUND: Final = 22
 REJECT_TAG: Final = 23
 REJECTS: Final = 32
+ETHERTYPE_IPV4: Final = 2048
+ETHERTYPE_ARP: Final = 2054
+ARP_REQUEST: Final = 1
+ARP_REPLY: Final = 2
+IP_PROTOCOL_UDP: Final = 17
+RESULT_TTL: Final = 64
+DROP_PORT: Final = 511
+SUMWIRE_PORT: Final = 21335
+SUMWIRE_VERSION: Final = 2
+PROGRAM_REVISION: Final = 5
+KIND_CONTRIBUTE: Final = 1
+KIND_RESULT: Final = 2
+KIND_STALE: Final = 3
+KIND_PROBE: Final = 4
+KIND_INFORM: Final = 5
+KIND_REFUSED: Final = 6
+OP_NONE: Final = 0
+OP_THC: Final = 1
+OP_MAX32: Final = 2
+OP_SUM32: Final = 3
+OP_SIGN: Final = 4
+OP_VOTE: Final = 5
+OP_MIN32: Final = 6
+OP_JUMBO: Final = 7
+THC_WORDS_UP: Final = 4
+THC_WORDS_PARTIAL: Final = 8
+THC_WORDS_DOWN: Final = 8
+THC_WORDS_TRIMMED: Final = 2
+THC_WORDS_CUT: Final = 6
+MAX32_WORDS: Final = 1
+SUM32_WORDS: Final = 8
+SIGN_WORDS: Final = 8
+VOTE_WORDS_UP: Final = 2
+VOTE_WORDS_PARTIAL: Final = 6
+VOTE_WORDS_DOWN: Final = 2
+JUMBO_WORDS_UP: Final = 60
+JUMBO_WORDS_PARTIAL: Final = 64
+JUMBO_WORDS_DOWN: Final = 64
+MIN32_WORDS: Final = 1
+ECN_NOT_ECT: Final = 0
+ECN_ECT: Final = 2
+ECN_CE: Final = 3
+DSCP_PRIORITY: Final = 56
+QUEUE_PASS: Final = 0
+QUEUE_MARK: Final = 1
+QUEUE_DROP: Final = 2
+QUEUE_TRIM: Final = 3
+DEGRADE_TRIM: Final = 1
+DEGRADE_DROP: Final = 2
+DEGRADE_RESULTS: Final = 4
 QUEUE_SHIFT: Final = 10
 QUEUE_LOOKBACK_US: Final = 1073741824
 REFUSAL_GAP_US: Final = 10000
@@ -210,9 +210,6 @@ SUMWIRE_FIELDS: Final = dict(HEADERS)["sumwire"]
 
 # What kinds, flags and reject reasons mean
 MEANINGS: Final = {
-    "KIND_PROBE": "a worker asks how the slot stands",
-    "KIND_INFORM": "the answer, to that worker alone",
-    "KIND_REFUSED": "why a contribution or a probe is refused, to its sender alone",
     "FLAG_FLUSH": "close the slot, if as many contributors are in as the header says",
     "FLAG_INCOMPLETE": "closed by a FLUSH that any number was enough for",
     "FLAG_OVERFLOW": "an element of SUM32 left its range",
@@ -243,4 +240,7 @@ MEANINGS: Final = {
     "REJECT_TOKEN": "of a run that is not open at this switch",
     "REJECT_ROUND": "of the run, but not of the slot's next round",
     "REJECT_TAG": "of a job with a key: no authentication tag, or a wrong one; or the reverse",
+    "KIND_PROBE": "a worker asks how the slot stands",
+    "KIND_INFORM": "the answer, to that worker alone",
+    "KIND_REFUSED": "why a contribution or a probe is refused, to its sender alone",
 }

@@ -33,19 +33,8 @@
     hdr.jumbo_up.t1 = LOOKED_UP(p6, hdr.jumbo_up.G##0, hdr.jumbo_up.G##1, hdr.jumbo_up.G##2, hdr.jumbo_up.G##3); \
     hdr.jumbo_up.t0 = LOOKED_UP(p7, hdr.jumbo_up.G##0, hdr.jumbo_up.G##1, hdr.jumbo_up.G##2, hdr.jumbo_up.G##3);
 
-// t0 to t7 are added to the group: see add_planes in aggregate.p4.
-#define ADD(G) \
-    hdr.jumbo_up.carry = CARRY(hdr.jumbo_up.t6, hdr.jumbo.G##6, (hdr.jumbo_up.t7 & hdr.jumbo.G##7)); \
-    hdr.jumbo.G##6 = SUM(hdr.jumbo_up.t6, hdr.jumbo.G##6, (hdr.jumbo_up.t7 & hdr.jumbo.G##7)); \
-    hdr.jumbo.G##7 = hdr.jumbo_up.t7 ^ hdr.jumbo.G##7; \
-    hdr.jumbo_up.t7 = CARRY(hdr.jumbo_up.t4, hdr.jumbo.G##4, CARRY(hdr.jumbo_up.t5, hdr.jumbo.G##5, hdr.jumbo_up.carry)); \
-    hdr.jumbo.G##4 = SUM(hdr.jumbo_up.t4, hdr.jumbo.G##4, CARRY(hdr.jumbo_up.t5, hdr.jumbo.G##5, hdr.jumbo_up.carry)); \
-    hdr.jumbo.G##5 = SUM(hdr.jumbo_up.t5, hdr.jumbo.G##5, hdr.jumbo_up.carry); \
-    hdr.jumbo_up.carry = CARRY(hdr.jumbo_up.t2, hdr.jumbo.G##2, CARRY(hdr.jumbo_up.t3, hdr.jumbo.G##3, hdr.jumbo_up.t7)); \
-    hdr.jumbo.G##2 = SUM(hdr.jumbo_up.t2, hdr.jumbo.G##2, CARRY(hdr.jumbo_up.t3, hdr.jumbo.G##3, hdr.jumbo_up.t7)); \
-    hdr.jumbo.G##3 = SUM(hdr.jumbo_up.t3, hdr.jumbo.G##3, hdr.jumbo_up.t7); \
-    hdr.jumbo.G##0 = SUM(hdr.jumbo_up.t0, hdr.jumbo.G##0, CARRY(hdr.jumbo_up.t1, hdr.jumbo.G##1, hdr.jumbo_up.carry)); \
-    hdr.jumbo.G##1 = SUM(hdr.jumbo_up.t1, hdr.jumbo.G##1, hdr.jumbo_up.carry);
+// t0 to t7 are added to the group.
+#define ADD(G) ADD_PLANES(hdr.jumbo.G, hdr.jumbo_up.t, hdr.jumbo_up.carry)
 
 #define REGISTERS(G) \
     register<wide_t>(JUMBO_SLOTS) G##0; register<wide_t>(JUMBO_SLOTS) G##1; \
