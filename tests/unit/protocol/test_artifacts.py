@@ -98,8 +98,8 @@ def test_metadata_says_who_writes_and_who_reads_each_field() -> None:
 
 
 def _with_fields_for_parameters(code: dict[str, str]) -> dict[str, str]:
-    """Controls that are handed fields of metadata name them by parameters: each becomes the field again, and is no access
-    where the control is applied."""
+    """Controls that are handed fields of metadata name them by parameters: each becomes the field again, and is no
+    access where the control is applied."""
     control = re.compile(r"^control (\w+)\(([^)]*)\)", re.MULTILINE)
     controls = {kind: (name, words) for name, text in code.items() for kind, words in control.findall(text)}
     applied = re.compile(r"\b(\w+)\.apply\(([^;]*)\);")
