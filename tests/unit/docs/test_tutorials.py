@@ -10,7 +10,7 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
-from helpers.docs import tutorials
+from helpers.docs import pages, tutorials
 from helpers.paths import ROOT
 
 PAGES = sorted(tutorials.FOLDER.glob("*.md"))
@@ -51,9 +51,10 @@ def test_the_codec_is_the_examples() -> None:
     assert sum(len(piece.split()) for piece in pieces) == len(code.split())
 
 
-def test_excerpts_of_a_program_are_the_examples() -> None:
-    excerpts = [block.text for block in tutorials.blocks_of("p4.md") if block.language == "p4"]
-    program = (ROOT / "examples" / "p4" / "sum.p4").read_text()
+@pytest.mark.parametrize(("page", "name"), [("tutorials/p4.md", "sum.p4"), ("p4-library.md", "vectors.p4")])
+def test_excerpts_of_a_program_are_the_examples(page: str, name: str) -> None:
+    excerpts = [block.text for block in pages.blocks_of(ROOT / "docs" / page) if block.language == "p4"]
+    program = (ROOT / "examples" / "p4" / name).read_text()
     assert len(excerpts) > 1 and [excerpt for excerpt in excerpts if excerpt not in program] == []
 
 
