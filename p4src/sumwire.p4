@@ -38,7 +38,7 @@ control egress(inout headers_t hdr, inout metadata_t meta, inout standard_metada
     VirtualQueue() virtual_queue;
 
     apply {
-        reply_address.apply(hdr, meta, standard_metadata);  // to whom
+        reply_address.apply(hdr.ethernet, hdr.ipv4, hdr.udp, hdr.sumwire, standard_metadata, meta.reply);  // to whom
         virtual_queue.apply(hdr, meta, standard_metadata);  // whether the port has room
     }
 }

@@ -49,7 +49,8 @@ control Refusal(inout headers_t hdr, inout metadata_t meta, inout standard_metad
             see_port();
             if (meta.passed >= REFUSAL_GAP_US) {
                 refuse();
-                reply_headers.apply(hdr, meta);
+                reply_headers.apply(hdr.ethernet, hdr.ipv4, hdr.udp, hdr.sumwire.words, meta.lookup_address,
+                                    meta.switch_mac);
             }
         }
     }
