@@ -64,7 +64,6 @@ const bit<8> THC_WORDS_DOWN = 8;
 // A contribution cut to its two top planes (FLAG_TRIMMED), and a result cut to its top six (CUT_RESULT).
 const bit<8> THC_WORDS_TRIMMED = 2;
 const bit<8> THC_WORDS_CUT = 6;
-const bit<8> MAX32_WORDS = 1;
 const bit<8> SUM32_WORDS = 8;
 const bit<8> SIGN_WORDS = 8;
 const bit<8> VOTE_WORDS_UP = 2;
@@ -74,7 +73,12 @@ const bit<8> VOTE_WORDS_DOWN = 2;
 const bit<8> JUMBO_WORDS_UP = 60;
 const bit<8> JUMBO_WORDS_PARTIAL = 64;
 const bit<8> JUMBO_WORDS_DOWN = 64;
-const bit<8> MIN32_WORDS = 1;
+// Of the element-wise ops, in every direction: control/elementwise.p4.
+const bit<8> ELEMENTWISE_WORDS = 1;
+// These ops, for the parser's selects: ROW of each is a line there.
+#define ELEMENTWISE_OPS(ROW) \
+    ROW(OP_MAX32) \
+    ROW(OP_MIN32)
 
 // token: of packets that belong to no run. Those of a run's greeting have it.
 const token_t TOKEN_NONE = 0;

@@ -10,9 +10,8 @@
 #include "../headers.p4"
 #include "../metadata.p4"
 #include "carry.p4"
+#include "elementwise.p4"
 #include "jumbo.p4"
-#include "max32.p4"
-#include "min32.p4"
 #include "sign.p4"
 #include "sum32.p4"
 #include "thc.p4"
@@ -32,8 +31,7 @@ control Aggregate(inout headers_t hdr, inout metadata_t meta) {
     register<word_t>(SLOTS_TOTAL) word7;
 
     ThcLookup() thc_lookup;
-    Max32() max32;
-    Min32() min32;
+    Elementwise() elementwise;
     Sum32Fold() sum32;
     SignFold() sign;
     VoteCounters() vote_counters;
@@ -207,11 +205,7 @@ control Aggregate(inout headers_t hdr, inout metadata_t meta) {
             if (meta.traits & TRAIT_FRESH == 0) {
                 meta.sum.w0 = WORD0;
                 read_one();
-                if (hdr.sumwire.op == OP_MAX32) {
-                    max32.apply(WORD0, meta.sum.w0, meta.sum.w1, meta.sum.w2, meta.sum.w3);
-                } else {
-                    min32.apply(WORD0, meta.sum.w0, meta.sum.w1, meta.sum.w2, meta.sum.w3);
-                }
+                elementwise.apply(hdr, meta);
             }
             write_one();
         } else if (hdr.sumwire.op == OP_VOTE) {
