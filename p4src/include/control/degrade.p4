@@ -18,6 +18,8 @@ control Degrade(inout headers_t hdr, inout metadata_t meta) {
     Mix32() mix;
 
     @id(ID_ACTION_DEGRADE)
+    @brief("Lose on purpose")
+    @description("seed: of the choice. share: how many of 65536 packets. mode: 1 trims, 2 drops, 4 trims results.")
     action degrade(@id(1) bit<32> seed, @id(2) bit<32> share, @id(3) bit<8> mode) {
         meta.degrade = mode ++ share;
         meta.scratch = seed ^ ((bit<32>)hdr.sumwire.slot * SALT_SLOT) ^ (hdr.sumwire.round * SALT_ROUND);
@@ -28,10 +30,12 @@ control Degrade(inout headers_t hdr, inout metadata_t meta) {
     }
 
     @id(ID_ACTION_LEAVE)
+    @brief("Lose nothing") @description("The job loses nothing on purpose.")
     action leave() {
     }
 
     @id(ID_TABLE_DEGRADE)
+    @brief("Losses on purpose") @description("By job: for experiments. A job without a row loses nothing.")
     @name("degrade")
     table row {
         key = {
@@ -45,7 +49,7 @@ control Degrade(inout headers_t hdr, inout metadata_t meta) {
         size = JOBS_MAX;
     }
 
-    action trim() {
+    @hidden action trim() {
         // What is in the two low words is overwritten, see fill_indices.
         hdr.sumwire.words = THC_WORDS_TRIMMED;
         hdr.sumwire.flags = hdr.sumwire.flags | FLAG_TRIMMED;

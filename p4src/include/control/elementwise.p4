@@ -17,7 +17,7 @@ control Maximum(inout headers_t hdr, inout metadata_t meta) {
     word_t wins;
 
     // w1 = the larger of w1 and w2, in the low half of every 64-bit cell.
-    action keep_larger() {
+    @hidden action keep_larger() {
         wins = ((meta.sum.w1 | ELEMENTS_GUARD) - meta.sum.w2) & ELEMENTS_GUARD;
         wins = wins - (wins >> ELEMENT_BITS);
         meta.sum.w1 = meta.sum.w2 ^ ((meta.sum.w1 ^ meta.sum.w2) & wins);

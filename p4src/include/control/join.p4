@@ -21,7 +21,7 @@ control Join(inout headers_t hdr, inout metadata_t meta)(register<state_t> state
     MarkLoss(states) mark_loss;
 
     // The sum is complete here: a root answers, a lower switch passes it on and waits.
-    action close() {
+    @hidden action close() {
         if (hdr.above.isValid()) {
             meta.effects = meta.effects | (EFFECT_CLOSES | EFFECT_GOES_UP);
             meta.state = meta.state | ((state_t)PHASE_WAITING << STATE_PHASE_AT);
@@ -33,26 +33,26 @@ control Join(inout headers_t hdr, inout metadata_t meta)(register<state_t> state
     }
 
     // A usual contribution joins: there is nothing to look at closely.
-    action join() {
+    @hidden action join() {
         meta.effects = EFFECT_FOLDS;
         meta.state = meta.state + (((state_t)hdr.sumwire.count << STATE_COUNT_AT)
                                    | ((state_t)meta.admission.worker_bit << STATE_CONTRIBUTORS_AT)
                                    | (1 << STATE_ARRIVED_AT));
     }
 
-    action join_first() {
+    @hidden action join_first() {
         meta.verdict = VERDICT_FIRST;
         join();
         states.write(meta.admission.slot, meta.state);
     }
 
-    action join_add() {
+    @hidden action join_add() {
         meta.verdict = VERDICT_ADD;
         join();
         states.write(meta.admission.slot, meta.state);
     }
 
-    action join_last() {
+    @hidden action join_last() {
         meta.verdict = VERDICT_LAST;
         join();
         close();

@@ -12,7 +12,7 @@
 
 // `states`: see control Slot. Applied once a slot has closed, by Join and by Verdict.
 control MarkLoss(inout metadata_t meta)(register<state_t> states) {
-    action mark() {
+    @hidden action mark() {
         if (STATE_VOIDED(meta.state) != 0) {
             meta.state = meta.state | ((state_t)FLAG_MISSING << STATE_FLAGS_AT);
         }

@@ -17,26 +17,26 @@ const bit<32> ROUNDS_HALF = 0x80000000;
 // `runs`: see control Slot.
 control Opening(inout headers_t hdr, inout metadata_t meta)(register<state_t> runs) {
     // How far the packet's round is ahead of the slot's. A HELLO asks for the round that the slot has.
-    action compare_rounds() {
+    @hidden action compare_rounds() {
         meta.scratch = hdr.sumwire.round - STATE_ROUND(meta.state);
         if (hdr.sumwire.op == OP_NONE) {
             meta.scratch = 0;
         }
     }
 
-    action forget_state() {
+    @hidden action forget_state() {
         meta.traits = meta.traits | TRAIT_FRESH;
         meta.state = meta.admission.opening ++ 104w0;
     }
 
     // The round begins a run, if it closes.
-    action opens_run() {
+    @hidden action opens_run() {
         meta.state = meta.state | (1 << STATE_OPENS_AT);
     }
 
     // The generation that the packet names, or the job's. A greeting's token is that generation, and the first element of
     // what opens a run. So what was sent to a switch before it forgot its slots begins nothing in it afterwards.
-    action read_generation() {
+    @hidden action read_generation() {
         meta.scratch = OPENING_OWNER(meta.admission.opening);
         if (meta.traits & (TRAIT_FROM_ABOVE | TRAIT_BARE) == 0) {
             if (hdr.sumwire.token >= TOKENS_OF_RUNS) {
@@ -49,30 +49,30 @@ control Opening(inout headers_t hdr, inout metadata_t meta)(register<state_t> ru
         }
     }
 
-    action read_run() {
+    @hidden action read_run() {
         runs.read(meta.joined, meta.admission.slot - (slot_t)hdr.sumwire.slot);
     }
 
     // How far the packet's round is ahead of the one in which the job's run was opened.
-    action compare_with_opening() {
+    @hidden action compare_with_opening() {
         meta.scratch = hdr.sumwire.round - STATE_ROUND(meta.joined);
     }
 
-    action is_older() {
+    @hidden action is_older() {
         meta.traits = meta.traits | TRAIT_OLDER;
     }
 
-    action is_of_another_call() {
+    @hidden action is_of_another_call() {
         meta.traits = meta.traits | TRAIT_REFUSED;
         meta.reject = REJECT_CALL;
     }
 
-    action is_of_another_run() {
+    @hidden action is_of_another_run() {
         meta.traits = meta.traits | TRAIT_REFUSED;
         meta.reject = REJECT_TOKEN;
     }
 
-    action is_of_another_round() {
+    @hidden action is_of_another_round() {
         meta.traits = meta.traits | TRAIT_REFUSED;
         meta.reject = REJECT_ROUND;
     }

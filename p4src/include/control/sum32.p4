@@ -17,7 +17,7 @@
      | (((a & ELEMENTS_HIGH) + (b & ELEMENTS_HIGH)) & ELEMENTS_HIGH))
 
 control Sum32(inout word_t sum, in word_t addend, inout word_t overflow) {
-    action add() {
+    @hidden action add() {
         overflow = overflow
             | ((sum ^ SUM_OF_ELEMENTS(sum, addend)) & (((sum ^ addend) & ELEMENTS_SIGN) ^ ELEMENTS_SIGN));
         sum = SUM_OF_ELEMENTS(sum, addend);

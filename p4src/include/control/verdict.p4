@@ -33,7 +33,7 @@ control Verdict(inout headers_t hdr, inout metadata_t meta)(register<state_t> st
     MarkLoss(states) mark_loss;
 
     // The key of the verdict, and the state with this contribution in, whatever the packet is.
-    action compare() {
+    @hidden action compare() {
         // A worker whose contribution was void is counted already.
         bit<8> arrivals = STATE_ARRIVED(meta.state)
             + (bit<8>)(bit<1>)(STATE_VOIDED(meta.state) & meta.admission.worker_bit == 0);
@@ -70,7 +70,7 @@ control Verdict(inout headers_t hdr, inout metadata_t meta)(register<state_t> st
     }
 
     // The sum is complete here: a root answers, a lower switch passes it on and waits.
-    action close() {
+    @hidden action close() {
         if (hdr.above.isValid()) {
             meta.effects = meta.effects | (EFFECT_CLOSES | EFFECT_GOES_UP);
             meta.state = meta.state | ((state_t)PHASE_WAITING << STATE_PHASE_AT);
@@ -82,6 +82,7 @@ control Verdict(inout headers_t hdr, inout metadata_t meta)(register<state_t> st
     }
 
     @id(ID_ACTION_FIRST)
+    @brief("Open a round") @description("The slot holds this contribution.")
     action first() {
         meta.verdict = VERDICT_FIRST;
         meta.effects = EFFECT_FOLDS;
@@ -90,6 +91,7 @@ control Verdict(inout headers_t hdr, inout metadata_t meta)(register<state_t> st
     }
 
     @id(ID_ACTION_ADD)
+    @brief("Add") @description("The contribution is added, and more are to come.")
     action add() {
         meta.verdict = VERDICT_ADD;
         meta.effects = EFFECT_FOLDS;
@@ -98,6 +100,7 @@ control Verdict(inout headers_t hdr, inout metadata_t meta)(register<state_t> st
     }
 
     @id(ID_ACTION_LAST)
+    @brief("Add and close") @description("With this contribution the quorum is in.")
     action last() {
         meta.verdict = VERDICT_LAST;
         meta.effects = EFFECT_FOLDS;
@@ -106,17 +109,20 @@ control Verdict(inout headers_t hdr, inout metadata_t meta)(register<state_t> st
     }
 
     @id(ID_ACTION_DUPLICATE)
+    @brief("Repeat the result") @description("The slot is closed: its result is sent to the worker again.")
     action duplicate() {
         meta.verdict = VERDICT_DUPLICATE;
         meta.effects = EFFECT_ANSWERS;
     }
 
     @id(ID_ACTION_REPEAT)
+    @brief("Ignore") @description("The worker's contribution is in already.")
     action repeat() {
         meta.verdict = VERDICT_REPEAT;
     }
 
     @id(ID_ACTION_FLUSH_SLOT)
+    @brief("Close early") @description("A worker asks to close the slot without those who are missing.")
     action flush_slot() {
         meta.verdict = VERDICT_FLUSH;
         // A FLUSH that says how few are enough is of a bounded loss: the sum is valid. Else the result is of no use.
@@ -129,12 +135,14 @@ control Verdict(inout headers_t hdr, inout metadata_t meta)(register<state_t> st
     }
 
     @id(ID_ACTION_STALE)
+    @brief("Tell of a newer round") @description("The packet's round is over: its sender is told the slot's.")
     action stale() {
         meta.verdict = VERDICT_STALE;
         meta.effects = EFFECT_TELLS;
     }
 
     @id(ID_ACTION_ASK)
+    @brief("Send up again") @description("The partial result is sent to the switch above once more.")
     action ask() {
         meta.verdict = VERDICT_ASK;
         meta.effects = EFFECT_GOES_UP;
@@ -143,6 +151,7 @@ control Verdict(inout headers_t hdr, inout metadata_t meta)(register<state_t> st
     // The result of the switch above replaces what is here. Its contributors are switches: a worker is in the result if
     // it is in this switch's partial result and this switch is in the result.
     @id(ID_ACTION_DOWN)
+    @brief("Take a result") @description("The result of the switch above replaces what the slot holds.")
     action down() {
         meta.verdict = VERDICT_DOWN;
         meta.effects = EFFECT_TAKES | EFFECT_ANSWERS;
@@ -160,12 +169,14 @@ control Verdict(inout headers_t hdr, inout metadata_t meta)(register<state_t> st
     }
 
     @id(ID_ACTION_KNOWN)
+    @brief("Ignore a result") @description("The result of the switch above is here already, or too late.")
     action known() {
         meta.verdict = VERDICT_KNOWN;
     }
 
     // A STALE of the switch above tells of a newer round than the one that is here, a REFUSED is about this one.
     @id(ID_ACTION_RELAY)
+    @brief("Pass a notice on") @description("What the switch above says goes to the workers.")
     action relay() {
         if ((bit<1>)(meta.traits & TRAIT_FRESH != 0) == (bit<1>)(hdr.sumwire.kind == KIND_STALE)) {
             meta.verdict = VERDICT_RELAY;
@@ -176,17 +187,21 @@ control Verdict(inout headers_t hdr, inout metadata_t meta)(register<state_t> st
     }
 
     @id(ID_ACTION_INFORM)
+    @brief("Tell the slot's state") @description("The sender of a question is told how the slot stands.")
     action inform() {
         meta.verdict = VERDICT_INFORM;
         meta.effects = EFFECT_TELLS;
     }
 
     @id(ID_ACTION_NO_VERDICT)
+    @brief("Do nothing") @description("The packet is in none of the situations.")
     action no_verdict() {
         meta.verdict = VERDICT_NONE;
     }
 
     @id(ID_TABLE_VERDICT)
+    @brief("Verdicts")
+    @description("By the situation of packet and slot: what becomes of both. The rows are the program's own.")
     table verdict {
         key = {
             meta.traits : ternary @id(9) @name("situation");
@@ -229,7 +244,7 @@ control Verdict(inout headers_t hdr, inout metadata_t meta)(register<state_t> st
         }
     }
 
-    action write_run() {
+    @hidden action write_run() {
         runs.write(meta.admission.slot - (slot_t)hdr.sumwire.slot, meta.state);
     }
 
