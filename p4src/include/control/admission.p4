@@ -30,7 +30,8 @@ control Admission(inout headers_t hdr,
         meta.admission.opening = ((opening_t)generation << OPENING_OWNER_AT)
             | ((opening_t)hdr.sumwire.token << OPENING_TOKEN_AT) | ((opening_t)hdr.sumwire.round << OPENING_ROUND_AT)
             | ((opening_t)hdr.sumwire.op << OPENING_OP_AT) | (opening_t)hdr.sumwire.bucket;
-        meta.admission.slot = slot_base + (slot_t)hdr.sumwire.slot;
+        // Saturates: whatever a row says, the sum is no other job's slot.
+        meta.admission.slot = slot_base |+| (slot_t)hdr.sumwire.slot;
         meta.admission.group = group;
         meta.admission.digest = job_digest;
         meta.admission.sprays = spray;
@@ -43,7 +44,8 @@ control Admission(inout headers_t hdr,
                 meta.admission.quorum = hdr.sumwire.contributors[7:0];
             }
         }
-        if (hdr.sumwire.slot >= job_slots || (hdr.sumwire.op == OP_JUMBO && meta.admission.slot >= JUMBO_SLOTS)) {
+        if (hdr.sumwire.slot >= job_slots ||
+            meta.admission.slot >= (hdr.sumwire.op == OP_JUMBO ? (slot_t)JUMBO_SLOTS : SLOTS_TOTAL)) {
             meta.reject = REJECT_SLOT;
         } else if (((job_ops | (1 << OP_NONE)) >> hdr.sumwire.op) & 1 == 0) {
             meta.reject = REJECT_JOB_OP;
