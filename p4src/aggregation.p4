@@ -44,7 +44,7 @@ control PlainSlot(inout verdict_t says, inout standard_metadata_t standard_metad
 
     opening_t opens;
 
-    action read_state() {
+    @hidden action read_state() {
         states.read(says.state, slot);
         opens = ((opening_t)owner << OPENING_OWNER_AT) | ((opening_t)round << OPENING_ROUND_AT);
     }
@@ -52,7 +52,7 @@ control PlainSlot(inout verdict_t says, inout standard_metadata_t standard_metad
     apply {
         read_state();
         opening.apply(says.state, says.joined, says.ahead, says.traits, says.reject, opens, 0, round, TOKEN_NONE, 0, 0,
-                      false, SPRAY_SLOT, false);
+                      false, 0, false);
         if (IS_USUAL(says.state, says.traits, worker_bit, 0, false)) {
             join.apply(says.state, says.traits, says.effects, says.verdict, slot, worker_bit, quorum, 1, false);
         } else {

@@ -12,7 +12,6 @@ typedef bit<(WORD_BITS)> word_t;
 typedef bit<32> bitmap_t;
 typedef bit<32> slot_t;
 typedef bit<64> token_t;
-typedef bit<96> run_t;
 typedef bit<152> opening_t;
 typedef bit<256> state_t;
 typedef bit<2> spray_t;
@@ -24,8 +23,8 @@ const token_t TOKENS_OF_RUNS = 0x100000000;
 // bucket of the packets that open a run: they bring its token to the switch.
 const bit<16> BUCKET_OPENS_RUN = 0xFE00;
 
-// How a job's slots are divided among the switches at the top of its tree, as a switch needs to know it.
-const spray_t SPRAY_SLOT = 0;  // each slot goes to one of those above, or there are none
+// How a job's slots are divided among the switches at the top of its tree, as a switch needs to know it. By default
+// each slot goes to one of those above, or there are none: SPRAY_SLOT of hosts.p4.
 const spray_t SPRAY_HASH = 1;  // the rounds of a slot go to different ones
 const spray_t SPRAY_ROOT = 2;  // this is one of them: a slot may come here in any round, when another has failed
 
@@ -44,9 +43,6 @@ const bit<8> FLAGS_OF_SWITCHES = FLAG_INCOMPLETE + FLAG_CE + FLAG_MISSING + FLAG
 
 // cut, of a result: the low bits count the planes that its contributions lacked, all together.
 const bit<8> CUT_RESULT = 0x80;  // the result itself has only its top six planes
-const bit<8> CUT_PLANES = 0x7F;
-// Each byte of the plane that stands for a missing plane; its complement stands for the one below.
-const bit<8> CUT_FILL_BYTE = 0xAA;
 
 // verdict: index of the counter `verdicts`
 const bit<32> VERDICT_NONE = 0;
@@ -65,8 +61,7 @@ const bit<32> VERDICT_INFORM = 12;  // a worker was told how the slot stands
 const bit<32> VERDICT_RELAY = 13;   // a STALE or REFUSED of the switch above, passed on to the workers
 const int VERDICTS = 16;
 
-// Phase of a slot.
-const bit<2> PHASE_OPEN = 0;
+// Phase of a slot. It begins with PHASE_OPEN of hosts.p4.
 const bit<2> PHASE_WAITING = 1;  // the partial result is on its way up, the result not yet here
 const bit<2> PHASE_CLOSED = 2;   // the payload is the result
 

@@ -10,7 +10,7 @@
 #include "sizes.p4"
 #include "codes.p4"
 
-typedef bit<2048> wide_t;
+typedef bit<2048> wide_t;  // a plane of 2048 values, the widest that p4c knows
 typedef bit<48> mac_t;
 typedef bit<32> ipv4_t;
 typedef bit<9> port_t;
@@ -57,7 +57,6 @@ const bit<8> THC_WORDS_DOWN = 8;
 // A contribution cut to its two top planes (FLAG_TRIMMED), and a result cut to its top six (CUT_RESULT).
 const bit<8> THC_WORDS_TRIMMED = 2;
 const bit<8> THC_WORDS_CUT = 6;
-const bit<8> MAX32_WORDS = 1;
 const bit<8> SUM32_WORDS = 8;
 const bit<8> SIGN_WORDS = 8;
 const bit<8> VOTE_WORDS_UP = 2;
@@ -67,7 +66,12 @@ const bit<8> VOTE_WORDS_DOWN = 2;
 const bit<8> JUMBO_WORDS_UP = 60;
 const bit<8> JUMBO_WORDS_PARTIAL = 64;
 const bit<8> JUMBO_WORDS_DOWN = 64;
-const bit<8> MIN32_WORDS = 1;
+// Of the element-wise ops, in every direction: control/elementwise.p4.
+const bit<8> ELEMENTWISE_WORDS = 1;
+// These ops, for the parser's selects: ROW of each is a line there.
+#define ELEMENTWISE_OPS(ROW) \
+    ROW(OP_MAX32) \
+    ROW(OP_MIN32)
 
 // ECN (RFC 3168). A packet that may be marked is protected; one that may not is dropped instead.
 const bit<2> ECN_NOT_ECT = 0;

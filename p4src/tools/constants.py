@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads constants and the headers' layouts from the P4 sources and writes them as Python.
 
-It understands what `sizes.p4`, `codes.p4`, `types.p4` and `headers.p4` consist of: `const TYPE NAME = EXPR;` with
-numbers, earlier names and `+ - * /`; `typedef bit<N> name;` and `typedef bit<(NAME)> name;`; `header NAME { TYPE field;
-... }`; `struct headers_t { NAME_h name; ... }`. A comment behind a code says what the code means.
+It understands what `sizes.p4`, `codes.p4`, `types.p4`, `headers.p4` and `hosts.p4` consist of: `const TYPE NAME =
+EXPR;` with numbers, earlier names and `+ - * /`; `typedef bit<N> name;` and `typedef bit<(NAME)> name;`; `header NAME {
+TYPE field; ... }`; `struct headers_t { NAME_h name; ... }`. A comment behind a code says what the code means.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import re
 import textwrap
 from pathlib import Path
 
-SOURCES = ("sizes.p4", "codes.p4", "types.p4", "headers.p4")
+SOURCES = ("sizes.p4", "codes.p4", "types.p4", "headers.p4", "hosts.p4")
 TARGET = "protocol/sumwire_protocol/constants.py"
 
 _CONST = re.compile(r"^const\s+(?:int|bit<\d+>|\w+)\s+(\w+)\s*=\s*([^;]+);", re.MULTILINE)

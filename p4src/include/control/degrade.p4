@@ -20,6 +20,8 @@ control Degrade(inout sumwire_h sumwire, inout bit<16> traits, inout bit<40> cho
     Mix32() mix;
 
     @id(ID_ACTION_DEGRADE)
+    @brief("Lose on purpose")
+    @description("seed: of the choice. share: how many of 65536 packets. mode: 1 trims, 2 drops, 4 trims results.")
     action degrade(@id(1) bit<32> seed, @id(2) bit<32> share, @id(3) bit<8> mode) {
         chosen = mode ++ share;
         scratch = seed ^ ((bit<32>)sumwire.slot * SALT_SLOT) ^ (sumwire.round * SALT_ROUND);
@@ -30,10 +32,12 @@ control Degrade(inout sumwire_h sumwire, inout bit<16> traits, inout bit<40> cho
     }
 
     @id(ID_ACTION_LEAVE)
+    @brief("Lose nothing") @description("The job loses nothing on purpose.")
     action leave() {
     }
 
     @id(ID_TABLE_DEGRADE)
+    @brief("Losses on purpose") @description("By job: for experiments. A job without a row loses nothing.")
     @name("degrade")
     table row {
         key = {
@@ -47,7 +51,7 @@ control Degrade(inout sumwire_h sumwire, inout bit<16> traits, inout bit<40> cho
         size = JOBS_MAX;
     }
 
-    action trim() {
+    @hidden action trim() {
         // What is in the two low words is overwritten, see fill_indices.
         sumwire.words = THC_WORDS_TRIMMED;
         sumwire.flags = sumwire.flags | FLAG_TRIMMED;

@@ -27,7 +27,7 @@ const word_t ELEMENTS_SIGN = (word_t)(ELEMENTS << (ELEMENT_BITS - 1));
 // sum = sum + addend, for each of the signed elements. A sum that leaves an element's range wraps, and its sign bit is
 // set in `overflow`: both addends have the same sign, and the sum has the other.
 control AddElements(inout word_t sum, in word_t addend, inout word_t overflow) {
-    action add() {
+    @hidden action add() {
         overflow = overflow
             | ((sum ^ SUM_OF_ELEMENTS(sum, addend)) & (((sum ^ addend) & ELEMENTS_SIGN) ^ ELEMENTS_SIGN));
         sum = SUM_OF_ELEMENTS(sum, addend);

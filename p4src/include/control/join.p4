@@ -26,7 +26,7 @@ control Join(inout state_t state, inout bit<16> traits, inout bit<8> effects, in
     MarkLoss(states) mark_loss;
 
     // The sum is complete here: a root answers, a lower switch passes it on and waits.
-    action close() {
+    @hidden action close() {
         if (above) {
             effects = effects | (EFFECT_CLOSES | EFFECT_GOES_UP);
             state = state | ((state_t)PHASE_WAITING << STATE_PHASE_AT);
@@ -38,26 +38,26 @@ control Join(inout state_t state, inout bit<16> traits, inout bit<8> effects, in
     }
 
     // A usual contribution joins: there is nothing to look at closely.
-    action join() {
+    @hidden action join() {
         effects = EFFECT_FOLDS;
         state = state + (((state_t)count << STATE_COUNT_AT)
                          | ((state_t)worker_bit << STATE_CONTRIBUTORS_AT)
                          | (1 << STATE_ARRIVED_AT));
     }
 
-    action join_first() {
+    @hidden action join_first() {
         verdict = VERDICT_FIRST;
         join();
         states.write(slot, state);
     }
 
-    action join_add() {
+    @hidden action join_add() {
         verdict = VERDICT_ADD;
         join();
         states.write(slot, state);
     }
 
-    action join_last() {
+    @hidden action join_last() {
         verdict = VERDICT_LAST;
         join();
         close();

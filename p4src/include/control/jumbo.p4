@@ -77,6 +77,7 @@ control Jumbo(inout headers_t hdr, in metadata_t meta) {
 
     // The packet's indices, looked up, are added to hdr.jumbo.
     @id(ID_ACTION_JUMBO)
+    @brief("Add a long packet") @description("The coefficients of the job's value table, for planes of 2048 values.")
     action jumbo_planes(
             @id(1) wide_t p0_c00, @id(2) wide_t p0_c01, @id(3) wide_t p0_c02, @id(4) wide_t p0_c03,
             @id(5) wide_t p0_c04, @id(6) wide_t p0_c05, @id(7) wide_t p0_c06, @id(8) wide_t p0_c07,
@@ -117,10 +118,13 @@ control Jumbo(inout headers_t hdr, in metadata_t meta) {
     }
 
     @id(ID_ACTION_JUMBO_NOTHING)
+    @brief("Add nothing") @description("The job has no long packets.")
     action jumbo_nothing() {
     }
 
     @id(ID_TABLE_JUMBO)
+    @brief("Value tables of long packets")
+    @description("By job, as thc_low and thc_high: the table of op JUMBO as coefficients.")
     @name("jumbo")
     table row {
         key = {
@@ -135,11 +139,11 @@ control Jumbo(inout headers_t hdr, in metadata_t meta) {
     }
 
     // setValid() clears the header, so a fresh slot is 0.
-    action begin() {
+    @hidden action begin() {
         hdr.jumbo.setValid();
     }
 
-    action read_slot() {
+    @hidden action read_slot() {
         hdr.jumbo.setValid();
         READ(a)
         READ(b)
@@ -147,7 +151,7 @@ control Jumbo(inout headers_t hdr, in metadata_t meta) {
         READ(d)
     }
 
-    action write_slot() {
+    @hidden action write_slot() {
         WRITE(a)
         WRITE(b)
         WRITE(c)
@@ -155,7 +159,7 @@ control Jumbo(inout headers_t hdr, in metadata_t meta) {
     }
 
     // A lower switch's sums are in hdr.jumbo already.
-    action add_slot() {
+    @hidden action add_slot() {
         hdr.jumbo_up.setValid();
         OF_SLOT(a)
         OF_SLOT(b)
@@ -163,7 +167,7 @@ control Jumbo(inout headers_t hdr, in metadata_t meta) {
         OF_SLOT(d)
     }
 
-    action end() {
+    @hidden action end() {
         hdr.jumbo_up.setInvalid();
         hdr.sumwire.words = JUMBO_WORDS_DOWN;
     }

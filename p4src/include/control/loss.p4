@@ -12,7 +12,7 @@
 // `states`: see control Slot. Applied once a slot has closed, by Join and by Verdict.
 control MarkLoss(inout state_t state, inout bit<16> traits, inout bit<8> effects, in slot_t slot)(
                  register<state_t> states) {
-    action mark() {
+    @hidden action mark() {
         if (STATE_VOIDED(state) != 0) {
             state = state | ((state_t)FLAG_MISSING << STATE_FLAGS_AT);
         }

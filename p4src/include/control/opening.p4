@@ -20,26 +20,26 @@ control Opening(inout state_t state, inout state_t run_state, inout bit<32> ahea
                 in bit<16> bucket, in bit<32> generation, in bool hello, in spray_t sprays, in bool above)(
                 register<state_t> runs) {
     // How far the packet's round is ahead of the slot's. A HELLO asks for the round that the slot has.
-    action compare_rounds() {
+    @hidden action compare_rounds() {
         ahead = round - STATE_ROUND(state);
         if (hello) {
             ahead = 0;
         }
     }
 
-    action forget_state() {
+    @hidden action forget_state() {
         traits = traits | TRAIT_FRESH;
         state = opening ++ 104w0;
     }
 
     // The round begins a run, if it closes.
-    action opens_run() {
+    @hidden action opens_run() {
         state = state | (1 << STATE_OPENS_AT);
     }
 
     // The generation that the packet names, or the job's. A greeting's token is that generation, and the first element of
     // what opens a run. So what was sent to a switch before it forgot its slots begins nothing in it afterwards.
-    action read_generation() {
+    @hidden action read_generation() {
         ahead = OPENING_OWNER(opening);
         if (traits & (TRAIT_FROM_ABOVE | TRAIT_BARE) == 0) {
             if (token >= TOKENS_OF_RUNS) {
@@ -52,30 +52,30 @@ control Opening(inout state_t state, inout state_t run_state, inout bit<32> ahea
         }
     }
 
-    action read_run() {
+    @hidden action read_run() {
         runs.read(run_state, run);
     }
 
     // How far the packet's round is ahead of the one in which the job's run was opened.
-    action compare_with_opening() {
+    @hidden action compare_with_opening() {
         ahead = round - STATE_ROUND(run_state);
     }
 
-    action is_older() {
+    @hidden action is_older() {
         traits = traits | TRAIT_OLDER;
     }
 
-    action is_of_another_call() {
+    @hidden action is_of_another_call() {
         traits = traits | TRAIT_REFUSED;
         reject = REJECT_CALL;
     }
 
-    action is_of_another_run() {
+    @hidden action is_of_another_run() {
         traits = traits | TRAIT_REFUSED;
         reject = REJECT_TOKEN;
     }
 
-    action is_of_another_round() {
+    @hidden action is_of_another_round() {
         traits = traits | TRAIT_REFUSED;
         reject = REJECT_ROUND;
     }

@@ -36,18 +36,18 @@ control Reply(inout headers_t hdr,
               inout standard_metadata_t standard_metadata) {
     ReplyHeaders() reply_headers;
 
-    action to_sender() {
+    @hidden action to_sender() {
         meta.reply = REPLY_TO_WORKER;
         standard_metadata.egress_spec = standard_metadata.ingress_port;
     }
 
-    action to_group() {
+    @hidden action to_group() {
         meta.reply = REPLY_TO_WORKER;
         standard_metadata.mcast_grp = meta.admission.group;
     }
 
     // To the switch above this one is a worker. The partial result takes its flags along.
-    action send_up() {
+    @hidden action send_up() {
         // A FLUSH is passed on if any number is enough for it: how many are in here says nothing of the whole tree.
         // It goes along when a partial result is sent again: by then the switch above has had time for the others.
         if (meta.verdict == VERDICT_ASK && hdr.sumwire.contributors == 0) {
@@ -67,7 +67,7 @@ control Reply(inout headers_t hdr,
         standard_metadata.egress_spec = hdr.above.port[8:0];
     }
 
-    action fill_result() {
+    @hidden action fill_result() {
         hdr.sumwire.kind = KIND_RESULT;
         hdr.sumwire.count = STATE_COUNT(meta.state);
         hdr.sumwire.contributors = STATE_CONTRIBUTORS(meta.state);
@@ -75,7 +75,7 @@ control Reply(inout headers_t hdr,
         hdr.sumwire.cut = STATE_CUT(meta.state);
     }
 
-    action fill_inform() {
+    @hidden action fill_inform() {
         hdr.sumwire.kind = KIND_INFORM;
         hdr.sumwire.round = STATE_ROUND(meta.state);
         hdr.sumwire.count = STATE_COUNT(meta.state);
@@ -88,13 +88,13 @@ control Reply(inout headers_t hdr,
     }
 
     // A HELLO is also told what it speaks to.
-    action fill_hello() {
+    @hidden action fill_hello() {
         hdr.sumwire.bucket = meta.admission.digest[31:16];
         hdr.sumwire.chunk = PROGRAM_REVISION ++ meta.admission.digest[15:0];
         hdr.sumwire.token = (token_t)OPENING_OWNER(meta.admission.opening);
     }
 
-    action fill_stale() {
+    @hidden action fill_stale() {
         hdr.sumwire.kind = KIND_STALE;
         hdr.sumwire.round = STATE_ROUND(meta.state);
         hdr.sumwire.count = 0;
@@ -103,7 +103,7 @@ control Reply(inout headers_t hdr,
         hdr.sumwire.cut = 0;
     }
 
-    action drop_payload() {
+    @hidden action drop_payload() {
         hdr.sumwire.words = 0;
         hdr.word0.setInvalid();
         hdr.word1.setInvalid();
@@ -151,6 +151,7 @@ control ReplyAddress(inout ethernet_h ethernet,
                      inout standard_metadata_t standard_metadata,
                      in bit<2> reply) {
     @id(ID_ACTION_ADDRESS)
+    @brief("Address a reply") @description("MAC address, IPv4 address and UDP port of the worker.")
     action address(@id(1) mac_t mac, @id(2) ipv4_t ip, @id(3) bit<16> udp_port) {
         ethernet.dst = mac;
         ipv4.dst = ip;
@@ -158,11 +159,13 @@ control ReplyAddress(inout ethernet_h ethernet,
     }
 
     @id(ID_ACTION_NO_ADDRESS)
+    @brief("Drop a reply") @description("The worker has no row.")
     action no_address() {
         mark_to_drop(standard_metadata);
     }
 
     @id(ID_TABLE_REPLICA)
+    @brief("Workers' addresses") @description("By job and worker: where a reply goes.")
     table replica {
         key = {
             sumwire.job : exact @id(1) @name("job");

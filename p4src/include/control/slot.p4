@@ -30,12 +30,12 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
     Verdict(states, runs) verdict;
     Aggregate() aggregate;
 
-    action read_state() {
+    @hidden action read_state() {
         states.read(meta.state, meta.admission.slot);
     }
 
     // An element of SUM32 left its range, which is known only now.
-    action mark_overflow() {
+    @hidden action mark_overflow() {
         meta.state = meta.state | ((state_t)FLAG_OVERFLOW << STATE_FLAGS_AT);
         states.write(meta.admission.slot, meta.state);
     }

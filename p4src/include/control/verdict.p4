@@ -38,7 +38,7 @@ control Verdict(inout state_t state, inout state_t joined, inout bit<16> traits,
     MarkLoss(states) mark_loss;
 
     // The key of the verdict, and the state with this contribution in, whatever the packet is.
-    action compare() {
+    @hidden action compare() {
         // A worker whose contribution was void is counted already.
         bit<8> arrivals = STATE_ARRIVED(state)
             + (bit<8>)(bit<1>)(STATE_VOIDED(state) & worker_bit == 0);
@@ -75,7 +75,7 @@ control Verdict(inout state_t state, inout state_t joined, inout bit<16> traits,
     }
 
     // The sum is complete here: a root answers, a lower switch passes it on and waits.
-    action close() {
+    @hidden action close() {
         if (above) {
             effects = effects | (EFFECT_CLOSES | EFFECT_GOES_UP);
             state = state | ((state_t)PHASE_WAITING << STATE_PHASE_AT);
@@ -87,6 +87,7 @@ control Verdict(inout state_t state, inout state_t joined, inout bit<16> traits,
     }
 
     @id(ID_ACTION_FIRST)
+    @brief("Open a round") @description("The slot holds this contribution.")
     action first() {
         verdict = VERDICT_FIRST;
         effects = EFFECT_FOLDS;
@@ -95,6 +96,7 @@ control Verdict(inout state_t state, inout state_t joined, inout bit<16> traits,
     }
 
     @id(ID_ACTION_ADD)
+    @brief("Add") @description("The contribution is added, and more are to come.")
     action add() {
         verdict = VERDICT_ADD;
         effects = EFFECT_FOLDS;
@@ -103,6 +105,7 @@ control Verdict(inout state_t state, inout state_t joined, inout bit<16> traits,
     }
 
     @id(ID_ACTION_LAST)
+    @brief("Add and close") @description("With this contribution the quorum is in.")
     action last() {
         verdict = VERDICT_LAST;
         effects = EFFECT_FOLDS;
@@ -111,17 +114,20 @@ control Verdict(inout state_t state, inout state_t joined, inout bit<16> traits,
     }
 
     @id(ID_ACTION_DUPLICATE)
+    @brief("Repeat the result") @description("The slot is closed: its result is sent to the worker again.")
     action duplicate() {
         verdict = VERDICT_DUPLICATE;
         effects = EFFECT_ANSWERS;
     }
 
     @id(ID_ACTION_REPEAT)
+    @brief("Ignore") @description("The worker's contribution is in already.")
     action repeat() {
         verdict = VERDICT_REPEAT;
     }
 
     @id(ID_ACTION_FLUSH_SLOT)
+    @brief("Close early") @description("A worker asks to close the slot without those who are missing.")
     action flush_slot() {
         verdict = VERDICT_FLUSH;
         // A FLUSH that says how few are enough is of a bounded loss: the sum is valid. Else the result is of no use.
@@ -134,12 +140,14 @@ control Verdict(inout state_t state, inout state_t joined, inout bit<16> traits,
     }
 
     @id(ID_ACTION_STALE)
+    @brief("Tell of a newer round") @description("The packet's round is over: its sender is told the slot's.")
     action stale() {
         verdict = VERDICT_STALE;
         effects = EFFECT_TELLS;
     }
 
     @id(ID_ACTION_ASK)
+    @brief("Send up again") @description("The partial result is sent to the switch above once more.")
     action ask() {
         verdict = VERDICT_ASK;
         effects = EFFECT_GOES_UP;
@@ -148,6 +156,7 @@ control Verdict(inout state_t state, inout state_t joined, inout bit<16> traits,
     // The result of the switch above replaces what is here. Its contributors are switches: a worker is in the result if
     // it is in this switch's partial result and this switch is in the result.
     @id(ID_ACTION_DOWN)
+    @brief("Take a result") @description("The result of the switch above replaces what the slot holds.")
     action down() {
         verdict = VERDICT_DOWN;
         effects = EFFECT_TAKES | EFFECT_ANSWERS;
@@ -165,12 +174,14 @@ control Verdict(inout state_t state, inout state_t joined, inout bit<16> traits,
     }
 
     @id(ID_ACTION_KNOWN)
+    @brief("Ignore a result") @description("The result of the switch above is here already, or too late.")
     action known() {
         verdict = VERDICT_KNOWN;
     }
 
     // A STALE of the switch above tells of a newer round than the one that is here, a REFUSED is about this one.
     @id(ID_ACTION_RELAY)
+    @brief("Pass a notice on") @description("What the switch above says goes to the workers.")
     action relay() {
         if ((bit<1>)(traits & TRAIT_FRESH != 0) == (bit<1>)is_stale) {
             verdict = VERDICT_RELAY;
@@ -181,17 +192,21 @@ control Verdict(inout state_t state, inout state_t joined, inout bit<16> traits,
     }
 
     @id(ID_ACTION_INFORM)
+    @brief("Tell the slot's state") @description("The sender of a question is told how the slot stands.")
     action inform() {
         verdict = VERDICT_INFORM;
         effects = EFFECT_TELLS;
     }
 
     @id(ID_ACTION_NO_VERDICT)
+    @brief("Do nothing") @description("The packet is in none of the situations.")
     action no_verdict() {
         verdict = VERDICT_NONE;
     }
 
     @id(ID_TABLE_VERDICT)
+    @brief("Verdicts")
+    @description("By the situation of packet and slot: what becomes of both. The rows are the program's own.")
     @name("verdict")
     table situations {
         key = {
@@ -235,7 +250,7 @@ control Verdict(inout state_t state, inout state_t joined, inout bit<16> traits,
         }
     }
 
-    action write_run() {
+    @hidden action write_run() {
         runs.write(run, state);
     }
 

@@ -31,8 +31,15 @@ def hunks(text: str) -> list[tuple[str, str]]:
 def test_patches_of_the_op_apply() -> None:
     patches = [block.text for block in tutorials.blocks_of("op.md") if block.language == "diff"]
     parts = [part for patch in patches for part in hunks(patch)]
-    assert len(parts) > 15
+    assert len(parts) > 7
     assert [(path, before) for path, before in parts if before not in (ROOT / path).read_text()] == []
+
+
+def test_an_op_touches_six_files() -> None:
+    """And an example."""
+    patched = re.findall(r"^\+\+\+ b/(\S+)", (tutorials.FOLDER / "op.md").read_text(), re.MULTILINE)
+    written = {path for path in tutorials.files_of("op.md") if not path.startswith("examples/")}
+    assert len({*patched, *written}) <= 6 <= len(patched)
 
 
 def test_the_op_is_not_in_the_program_yet() -> None:

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 from commonlib.version import __version__
+from google.protobuf import text_format
 from helpers.p4_tools import build, constants
 from helpers.paths import ROOT
+from p4.config.v1 import p4info_pb2
 from sumwire_protocol import program
 
 INCLUDE = ROOT / "p4src/include"
@@ -79,6 +81,14 @@ def test_every_id_is_in_one_file_and_the_next_free_ones_are_named() -> None:
     assert sorted(used) == sorted(ids)
     for kind in (0x02, 0x01, 0x12, 0x13):
         assert f"Next free: 0x{max(n for n in ids.values() if n >> 24 == kind) + 1:08X}." in text
+
+
+def test_every_table_and_action_has_a_description_for_clients() -> None:
+    described = text_format.Parse((ROOT / build.P4INFO).read_text(), p4info_pb2.P4Info())
+    every = {entity.preamble.id: entity.preamble for entity in (*described.tables, *described.actions)}
+    assert [each.name for each in every.values() if not (each.doc.brief and each.doc.description.endswith("."))] == []
+    used = {ref.id for table in described.tables for ref in table.action_refs}
+    assert used == {action.preamble.id for action in described.actions}, "other actions are @hidden"
 
 
 def test_the_program_has_the_version_of_the_project() -> None:
