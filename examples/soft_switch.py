@@ -25,7 +25,7 @@ HEADERS = 42  # Ethernet, IPv4 and UDP
 
 def contribution(worker: int, value: int) -> bytes:
     """A MAX32 contribution to slot 2 in round 0: 32 times the same number."""
-    header = Header(p4.KIND_CONTRIBUTE, p4.OP_MAX32, job=1, slot=2, worker=worker, words=p4.MAX32_WORDS)
+    header = Header(p4.KIND_CONTRIBUTE, p4.OP_MAX32, job=1, slot=2, worker=worker, words=p4.ELEMENTWISE_WORDS)
     return pack(header, struct.pack("!32I", *[value] * 32))
 
 

@@ -29,7 +29,7 @@ control ingress(inout headers_t hdr, inout metadata_t meta, inout standard_metad
         forwarding.apply(hdr, meta, standard_metadata);   // to another host, or to the aggregator?
         aggregation.apply(hdr, meta, standard_metadata);  // the aggregator's: checks, and the slot's verdict
         answer.apply(hdr, meta, standard_metadata);       // a refusal, or the reply that the verdict asks for
-        accounting.apply(meta);                           // counts it by its verdict
+        accounting.apply(meta.verdict);                   // counts it by its verdict
     }
 }
 
@@ -38,7 +38,7 @@ control egress(inout headers_t hdr, inout metadata_t meta, inout standard_metada
     VirtualQueue() virtual_queue;
 
     apply {
-        reply_address.apply(hdr, meta, standard_metadata);  // to whom
+        reply_address.apply(hdr.ethernet, hdr.ipv4, hdr.udp, hdr.sumwire, standard_metadata, meta.reply);  // to whom
         virtual_queue.apply(hdr, meta, standard_metadata);  // whether the port has room
     }
 }

@@ -3,7 +3,7 @@
 //
 // Ids of the objects that a control plane addresses by P4Runtime. An id is never changed and never used again. A new
 // object takes the next free one of its kind, and the comment moves on. Macros, since @id takes a literal number only.
-// Registers, and actions that no table has, are not addressed: theirs are p4c's.
+// Registers are not addressed: their ids are p4c's. Nor are actions that no table has: @hidden keeps them out of P4Info.
 
 #ifndef SUMWIRE_IDS_P4_
 #define SUMWIRE_IDS_P4_

@@ -8,32 +8,8 @@
 #ifndef SUMWIRE_METADATA_P4_
 #define SUMWIRE_METADATA_P4_
 
+#include "state.p4"
 #include "types.p4"
-
-// Traits: what kind of packet came in, and how it stands to its slot. verdict.p4 uses bits 1 to 5, too.
-const bit<16> TRAIT_REFUSED = 0x8000;     // of another call, run or round than the slot can take
-const bit<16> TRAIT_SIX_WORDS = 0x4000;   // the reply has six words of a THC result, not eight
-const bit<16> TRAIT_CUTS = 0x2000;        // if this packet closes the slot, the result is cut to its top six planes
-const bit<16> TRAIT_VOID = 0x1000;        // a contribution that arrives, but the sum is without it
-const bit<16> TRAIT_TRIMMED = 0x0800;     // a THC contribution with only its two top planes
-const bit<16> TRAIT_PARTIAL = 0x0400;     // a lower switch's partial result: sums or counters, not indices or signs
-const bit<16> TRAIT_ANY_CALL = 0x0200;    // it need not be of the slot's call: a HELLO, STALE or REFUSED
-const bit<16> TRAIT_OLDER = 0x0100;       // of a round before the slot's
-const bit<16> TRAIT_FROM_ABOVE = 0x0080;  // a RESULT, STALE or REFUSED of the switch above
-const bit<16> TRAIT_FRESH = 0x0040;       // a new owner or a newer round: what the slot holds is to be overwritten
-const bit<16> TRAIT_BARE = 0x0001;        // nothing to fold in: a PROBE, or of the switch above a STALE or REFUSED
-
-// Effects: what the verdict asks of the payload and of the reply.
-const bit<8> EFFECT_FOLDS = 0x01;    // the payload is folded into the slot's
-const bit<8> EFFECT_TAKES = 0x02;    // the payload replaces the slot's
-const bit<8> EFFECT_CLOSES = 0x04;   // with this packet the slot closes: its quorum is in, or it is flushed
-const bit<8> EFFECT_ANSWERS = 0x08;  // a RESULT goes out
-const bit<8> EFFECT_GOES_UP = 0x10;  // a partial result goes to the switch above
-const bit<8> EFFECT_FILLS = 0x20;    // the two low planes of the result are made up
-const bit<8> EFFECT_TELLS = 0x40;    // a STALE, INFORM or notice goes out
-const bit<8> EFFECT_OVERFLOWS = 0x80;  // an element of SUM32 left its range
-const bit<8> EFFECTS_PAYLOAD = EFFECT_ANSWERS | EFFECT_GOES_UP;
-const bit<8> EFFECTS_REPLY = EFFECT_ANSWERS | EFFECT_GOES_UP | EFFECT_TELLS;
 
 // What the switch makes of the packet, and so who fills in the receiver's address.
 const bit<2> REPLY_NONE = 0;
@@ -90,8 +66,8 @@ struct metadata_t {
     // verdict -> opening, verdict. What the switch knows of the job's run, which opening reads. Then the slot's state as it
     // will be if the packet is folded in, where that is not a usual contribution.
     state_t joined;
-    // uplink, degrade, opening, guard, refusal, virtual_queue -> uplink, degrade, opening, sign, guard, refusal,
-    // virtual_queue.
+    // uplink, degrade, mix, opening, sign, guard, refusal, virtual_queue -> uplink, degrade, mix, opening, sign, guard,
+    // refusal, virtual_queue.
     // What one control after another computes with. None finds what another one left.
     bit<32> scratch;
     // admission, refusal, virtual_queue -> admission, refusal, virtual_queue. The time since the last packet of a job with

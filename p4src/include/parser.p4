@@ -27,6 +27,12 @@ const bit<16> UDP_BYTES_OF_64 = UDP_BYTES_OF_0 + 64 * WORD_BYTES;
 const bit<32> FRAME_BYTES_OF_1 = BARE_BYTES + 1 * WORD_BYTES;
 const bit<32> FRAME_BYTES_OF_4 = BARE_BYTES + 4 * WORD_BYTES;
 
+// Lines of selects, for each element-wise op.
+#define CONTRIBUTED(op) (SUMWIRE_VERSION, KIND_CONTRIBUTE, op, ELEMENTWISE_WORDS, UDP_BYTES_OF_1): parse_one_word;
+#define WHOLE(op) (op, ELEMENTWISE_WORDS): check_payload;
+#define BARE(op) (op, 0): check_payload;
+#define KNOWN(op) op: reject_words;
+
 parser SumwireParser(packet_in packet,
                      out headers_t hdr,
                      inout metadata_t meta,
@@ -86,12 +92,11 @@ parser SumwireParser(packet_in packet,
         packet.extract(hdr.sumwire);
         transition select(hdr.sumwire.version, hdr.sumwire.kind, hdr.sumwire.op, hdr.sumwire.words, hdr.udp.len) {
             (SUMWIRE_VERSION, KIND_CONTRIBUTE, OP_THC, THC_WORDS_UP, UDP_BYTES_OF_4): parse_four_words;
-            (SUMWIRE_VERSION, KIND_CONTRIBUTE, OP_MAX32, MAX32_WORDS, UDP_BYTES_OF_1): parse_one_word;
+            ELEMENTWISE_OPS(CONTRIBUTED)
             (SUMWIRE_VERSION, KIND_CONTRIBUTE, OP_SUM32, SUM32_WORDS, UDP_BYTES_OF_8): parse_eight_words;
             (SUMWIRE_VERSION, KIND_CONTRIBUTE, OP_SIGN, SIGN_WORDS, UDP_BYTES_OF_8): parse_eight_words;
             (SUMWIRE_VERSION, KIND_CONTRIBUTE, OP_VOTE, VOTE_WORDS_UP, UDP_BYTES_OF_2): parse_two_words;
             (SUMWIRE_VERSION, KIND_CONTRIBUTE, OP_JUMBO, JUMBO_WORDS_UP, UDP_BYTES_OF_60): parse_jumbo_indices;
-            (SUMWIRE_VERSION, KIND_CONTRIBUTE, OP_MIN32, MIN32_WORDS, UDP_BYTES_OF_1): parse_one_word;
             default: check_version;
         }
     }
@@ -119,14 +124,13 @@ parser SumwireParser(packet_in packet,
             (OP_THC, THC_WORDS_UP): check_payload;
             (OP_THC, THC_WORDS_PARTIAL): partial_payload;
             (OP_THC, THC_WORDS_TRIMMED): check_trimmed;
-            (OP_MAX32, MAX32_WORDS): check_payload;
+            ELEMENTWISE_OPS(WHOLE)
             (OP_SUM32, SUM32_WORDS): check_payload;
             (OP_SIGN, SIGN_WORDS): check_payload;
             (OP_VOTE, VOTE_WORDS_UP): check_payload;
             (OP_VOTE, VOTE_WORDS_PARTIAL): partial_payload;
             (OP_JUMBO, JUMBO_WORDS_UP): check_jumbo_indices;
             (OP_JUMBO, JUMBO_WORDS_PARTIAL): partial_jumbo_sums;
-            (OP_MIN32, MIN32_WORDS): check_payload;
             default: wrong_op_or_words;
         }
     }
@@ -136,12 +140,11 @@ parser SumwireParser(packet_in packet,
         transition select(hdr.sumwire.op, hdr.sumwire.words) {
             (OP_THC, THC_WORDS_DOWN): check_payload;
             (OP_THC, THC_WORDS_CUT): check_cut;
-            (OP_MAX32, MAX32_WORDS): check_payload;
+            ELEMENTWISE_OPS(WHOLE)
             (OP_SUM32, SUM32_WORDS): check_payload;
             (OP_SIGN, SIGN_WORDS): check_payload;
             (OP_VOTE, VOTE_WORDS_DOWN): check_payload;
             (OP_JUMBO, JUMBO_WORDS_DOWN): check_jumbo_sums;
-            (OP_MIN32, MIN32_WORDS): check_payload;
             default: wrong_op_or_words;
         }
     }
@@ -162,12 +165,11 @@ parser SumwireParser(packet_in packet,
     state check_no_words {
         transition select(hdr.sumwire.op, hdr.sumwire.words) {
             (OP_THC, 0): check_payload;
-            (OP_MAX32, 0): check_payload;
+            ELEMENTWISE_OPS(BARE)
             (OP_SUM32, 0): check_payload;
             (OP_SIGN, 0): check_payload;
             (OP_VOTE, 0): check_payload;
             (OP_JUMBO, 0): check_payload;
-            (OP_MIN32, 0): check_payload;
             default: wrong_op_or_words;
         }
     }
@@ -205,12 +207,11 @@ parser SumwireParser(packet_in packet,
     state wrong_op_or_words {
         transition select(hdr.sumwire.op) {
             OP_THC: reject_words;
-            OP_MAX32: reject_words;
+            ELEMENTWISE_OPS(KNOWN)
             OP_SUM32: reject_words;
             OP_SIGN: reject_words;
             OP_VOTE: reject_words;
             OP_JUMBO: reject_words;
-            OP_MIN32: reject_words;
             default: reject_op;
         }
     }

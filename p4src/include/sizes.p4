@@ -9,25 +9,9 @@
 // One word of payload: a plane of 1024 values, or 32 elements of 32 bits.
 const int WORD_BITS = 1024;
 const int WORD_BYTES = WORD_BITS / 8;
-// A plane of 2048 values, the widest that p4c knows: of packets of 8192 values.
-const int WIDE_BITS = 2048;
 // Words of payload in a slot, and the most a packet carries. 8 words are 8 sum planes: sums up to 255.
 const int SLOT_WORDS = 8;
 const int ELEMENT_BITS = 32;
-// The most hosts whose contributions an op's payload has room for, where that is less than the field count.
-const int SIGN_WORKERS_MAX = 16;  // rows of the weight table
-const int VOTE_WORKERS_MAX = 15;  // counters of four planes
-// A lower switch sends counters of three planes: bmv2 lets a packet grow by 512 bytes, from two words to six.
-const int VOTE_WORKERS_BELOW_MAX = 7;
-// Planes of a THC index on the way up.
-const int THC_INDEX_PLANES = 4;
-// Bytes of padding in a host's contribution of OP_JUMBO.
-const int JUMBO_PADDING_BYTES = 28 * WORD_BYTES;
-// A tensor's chunk number has 24 bits.
-const int CHUNKS_MAX = 16777216;
-// Tags: priorities (7 is the most urgent) and drop classes (3 is lost first).
-const int PRIORITIES = 8;
-const int DROP_CLASSES = 4;
 
 // Slots of all jobs together; a job gets a range of them.
 const int SLOTS_TOTAL = 4096;
@@ -35,8 +19,6 @@ const int SLOTS_TOTAL = 4096;
 const int JUMBO_SLOTS = 512;
 const int JOBS_MAX = 64;
 const int WORKERS_MAX = 1024;
-// Workers of one job at one switch: the width of the contributors bitmap.
-const int JOB_WORKERS_MAX = 32;
 const int ROUTES_MAX = 1024;
 // Hosts and lower switches, each at every port where its frames come in.
 const int SOURCES_MAX = 4096;

@@ -13,7 +13,7 @@
 #ifndef SUMWIRE_STATE_P4_
 #define SUMWIRE_STATE_P4_
 
-#include "types.p4"
+#include "codes.p4"
 
 // Owner, token, round and call (op and bucket): what the packet that opens a round fixes.
 #define STATE_OPENING(state) state[255:104]
@@ -51,5 +51,30 @@ const int STATE_CONTRIBUTORS_AT = 56;
 const int STATE_VOIDED_AT = 24;
 const int STATE_ARRIVED_AT = 16;
 const int STATE_FLAGS_AT = 8;
+
+// Traits: what kind of packet came in, and how it stands to its slot. verdict.p4 uses bits 1 to 5, too.
+const bit<16> TRAIT_REFUSED = 0x8000;     // of another call, run or round than the slot can take
+const bit<16> TRAIT_SIX_WORDS = 0x4000;   // the reply has six words of a THC result, not eight
+const bit<16> TRAIT_CUTS = 0x2000;        // if this packet closes the slot, the result is cut to its top six planes
+const bit<16> TRAIT_VOID = 0x1000;        // a contribution that arrives, but the sum is without it
+const bit<16> TRAIT_TRIMMED = 0x0800;     // a THC contribution with only its two top planes
+const bit<16> TRAIT_PARTIAL = 0x0400;     // a lower switch's partial result: sums or counters, not indices or signs
+const bit<16> TRAIT_ANY_CALL = 0x0200;    // it need not be of the slot's call: a HELLO, STALE or REFUSED
+const bit<16> TRAIT_OLDER = 0x0100;       // of a round before the slot's
+const bit<16> TRAIT_FROM_ABOVE = 0x0080;  // a RESULT, STALE or REFUSED of the switch above
+const bit<16> TRAIT_FRESH = 0x0040;       // a new owner or a newer round: what the slot holds is to be overwritten
+const bit<16> TRAIT_BARE = 0x0001;        // nothing to fold in: a PROBE, or of the switch above a STALE or REFUSED
+
+// Effects: what the verdict asks of the payload and of the reply.
+const bit<8> EFFECT_FOLDS = 0x01;    // the payload is folded into the slot's
+const bit<8> EFFECT_TAKES = 0x02;    // the payload replaces the slot's
+const bit<8> EFFECT_CLOSES = 0x04;   // with this packet the slot closes: its quorum is in, or it is flushed
+const bit<8> EFFECT_ANSWERS = 0x08;  // a RESULT goes out
+const bit<8> EFFECT_GOES_UP = 0x10;  // a partial result goes to the switch above
+const bit<8> EFFECT_FILLS = 0x20;    // the two low planes of the result are made up
+const bit<8> EFFECT_TELLS = 0x40;    // a STALE, INFORM or notice goes out
+const bit<8> EFFECT_OVERFLOWS = 0x80;  // an element of SUM32 left its range
+const bit<8> EFFECTS_PAYLOAD = EFFECT_ANSWERS | EFFECT_GOES_UP;
+const bit<8> EFFECTS_REPLY = EFFECT_ANSWERS | EFFECT_GOES_UP | EFFECT_TELLS;
 
 #endif

@@ -46,7 +46,7 @@ def compiler_version() -> str:
 
 def compile_program(program: Path, json_out: Path, p4info_out: Path) -> None:
     """Runs p4c from the repository's root: the paths in the JSON are relative, hence the same everywhere."""
-    command = [COMPILER, "--Wdisable=unused", "--Werror", str(program)]
+    command = [COMPILER, "--Werror", str(program)]
     command += ["-o", str(json_out), "--p4runtime-files", str(p4info_out)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode != 0:

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads constants and the headers' layouts from the P4 sources and writes them as Python.
 
-It understands what `sizes.p4`, `types.p4` and `headers.p4` consist of: `const TYPE NAME = EXPR;` with
-numbers, earlier names and `+ - * /`; `typedef bit<N> name;`; `header NAME { TYPE field; ... }`;
-`struct headers_t { NAME_h name; ... }`. A comment behind a code says what the code means.
+It understands what `sizes.p4`, `codes.p4`, `types.p4`, `headers.p4` and `hosts.p4` consist of: `const TYPE NAME =
+EXPR;` with numbers, earlier names and `+ - * /`; `typedef bit<N> name;` and `typedef bit<(NAME)> name;`; `header NAME {
+TYPE field; ... }`; `struct headers_t { NAME_h name; ... }`. A comment behind a code says what the code means.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import re
 import textwrap
 from pathlib import Path
 
-SOURCES = ("sizes.p4", "types.p4", "headers.p4")
+SOURCES = ("sizes.p4", "codes.p4", "types.p4", "headers.p4", "hosts.p4")
 TARGET = "protocol/sumwire_protocol/constants.py"
 
 _CONST = re.compile(r"^const\s+(?:int|bit<\d+>|\w+)\s+(\w+)\s*=\s*([^;]+);", re.MULTILINE)
-_TYPEDEF = re.compile(r"^typedef\s+bit<(\d+)>\s+(\w+)\s*;", re.MULTILINE)
+_TYPEDEF = re.compile(r"^typedef\s+bit<(\d+|\(\w+\))>\s+(\w+)\s*;", re.MULTILINE)
 _HEADER = re.compile(r"((?:^//[^\n]*\n)*)^header\s+(\w+)\s*\{(.*?)\}", re.MULTILINE | re.DOTALL)
 _STRUCT = re.compile(r"^struct\s+headers_t\s*\{(.*?)\}", re.MULTILINE | re.DOTALL)
 _MEANING = re.compile(r"^const\s+[\w<>]+\s+(\w+)\s*=\s*[^;]+;[ ]*//[ ]*(\S.*?)\s*$", re.MULTILINE)
@@ -50,22 +50,21 @@ def _evaluate(node: ast.expr, known: dict[str, int]) -> int:
 def constants(include: Path) -> dict[str, int]:
     """All constants, in order of definition."""
     found: dict[str, int] = {}
-    for source in SOURCES:
-        for name, text in _CONST.findall((include / source).read_text()):
-            found[name] = _evaluate(ast.parse(text.strip(), mode="eval").body, found)
+    for name, text in _CONST.findall(_text(include)):
+        found[name] = _evaluate(ast.parse(text.strip(), mode="eval").body, found)
     return found
 
 
 def meanings(include: Path) -> dict[str, str]:
     """What the comments behind kinds, flags and reject reasons say, by name."""
-    found = _MEANING.findall((include / "types.p4").read_text())
+    found = _MEANING.findall(_text(include))
     return {name: text for name, text in found if name.startswith(_CODES)}
 
 
 def headers(include: Path) -> list[tuple[str, list[tuple[str, int]]]]:
     """The headers on the wire in wire order, each with its (field, width in bits)."""
-    text = "".join((include / source).read_text() for source in SOURCES)
-    widths = {name: int(bits) for bits, name in _TYPEDEF.findall(text)}
+    text, known = _text(include), constants(include)
+    widths = {name: _evaluate(ast.parse(bits, mode="eval").body, known) for bits, name in _TYPEDEF.findall(text)}
     types = {name: (comment, _fields(body, widths)) for comment, name, body in _HEADER.findall(text)}
     struct = _STRUCT.search(text)
     if struct is None:
@@ -78,6 +77,10 @@ def headers(include: Path) -> list[tuple[str, list[tuple[str, int]]]]:
         if not comment.startswith(_NOT_ON_WIRE):
             found.append((name, fields))
     return found
+
+
+def _text(include: Path) -> str:
+    return "".join((include / source).read_text() for source in SOURCES)
 
 
 def _fields(body: str, widths: dict[str, int]) -> list[tuple[str, int]]:

@@ -26,7 +26,7 @@ REPORT = BUILD / "report.json"
 MANIFEST = BUILD / "manifest.json"
 COMPILERS = ("p4c-barefoot", "bf-p4c")
 # What the program includes of the one for v1model.
-SHARED = ("sizes.p4", "types.p4", "headers.p4")
+SHARED = ("sizes.p4", "codes.p4", "types.p4", "headers.p4")
 # Of a stage in resources.json: name here, name there, and the list in it.
 _OF_A_STAGE = {
     "tables": ("logical_tables", "ids"),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from sumwire_protocol import constants as p4
 
@@ -22,6 +22,9 @@ ONE_TRIP_CHUNKS: Final = 32
 All workers have the same limit, because all count chunks alike. A longer tensor keeps the link busy for longer than a
 round trip, and what is sent in vain would cost more.
 """
+
+
+_Ufunc: TypeAlias = Literal["maximum", "minimum", "bitwise_and", "bitwise_or", "bitwise_xor"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,8 @@ class Op:
     the size of one value in a host's contribution. A result has room for the contributions of ``workers_max`` hosts,
     a partial result for those of ``workers_below_max``. ``limit``, for the docs, is a lower limit that depends on the
     job's options. ``signed``: its elements are int32, not uint32. ``plane_bits``: how many values a group has. A
-    group's planes follow one another.
+    group's planes follow one another. ``ufunc``: the numpy ufunc that an
+    element-wise op applies to its elements, uint32.
     """
 
     name: str
@@ -59,6 +63,7 @@ class Op:
     limit: str = ""
     signed: bool = False
     plane_bits: int = p4.WORD_BITS
+    ufunc: _Ufunc | None = None
 
     @property
     def title(self) -> str:
@@ -80,14 +85,19 @@ THC: Final = Op(
     value_bits=p4.THC_INDEX_PLANES,
     limit="255 / granularity",
 )
-MAX32: Final = Op(
-    "max32",
-    p4.OP_MAX32,
-    up=Payload(p4.MAX32_WORDS, "elements of uint32, element j in bytes 4j to 4j+3"),
-    partial=Payload(p4.MAX32_WORDS),
-    down=Payload(p4.MAX32_WORDS, "the maximum of each element"),
-    value_bits=p4.ELEMENT_BITS,
-)
+
+
+def _elementwise(name: str, code: int, ufunc: _Ufunc, elements: str = "elements of uint32") -> Op:
+    words = p4.ELEMENTWISE_WORDS
+    each = f"the {ufunc.replace('_', ' ')} of each element"
+    return Op(
+        name, code, up=Payload(words, elements), partial=Payload(words), down=Payload(words, each),
+        value_bits=p4.ELEMENT_BITS, ufunc=ufunc,
+    )  # fmt: skip
+
+
+MAX32: Final = _elementwise("max32", p4.OP_MAX32, "maximum", "elements of uint32, element j in bytes 4j to 4j+3")
+MIN32: Final = _elementwise("min32", p4.OP_MIN32, "minimum")
 SUM32: Final = Op(
     "sum32",
     p4.OP_SUM32,
@@ -117,14 +127,6 @@ VOTE: Final = Op(
     workers_max=p4.VOTE_WORKERS_MAX,
     workers_below_max=p4.VOTE_WORKERS_BELOW_MAX,
 )
-MIN32: Final = Op(
-    "min32",
-    p4.OP_MIN32,
-    up=Payload(p4.MIN32_WORDS, "elements of uint32"),
-    partial=Payload(p4.MIN32_WORDS),
-    down=Payload(p4.MIN32_WORDS, "the minimum of each element"),
-    value_bits=p4.ELEMENT_BITS,
-)
 JUMBO: Final = Op(
     "jumbo",
     p4.OP_JUMBO,
@@ -136,6 +138,7 @@ JUMBO: Final = Op(
     plane_bits=p4.WIDE_BITS,
 )
 OPS: Final = (THC, MAX32, SUM32, SIGN, VOTE, MIN32, JUMBO)
+ELEMENTWISE: Final[Mapping[str, Op]] = {op.name: op for op in OPS if op.ufunc}
 SHORT_OPS: Final = tuple(op for op in OPS if op.down.words <= p4.SLOT_WORDS)
 """Those that a software aggregator sums: their packets fit a slot of 8 words."""
 

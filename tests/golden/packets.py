@@ -23,6 +23,8 @@ FLUSH, INCOMPLETE, OVERFLOW, TRIMMED, CE, RESYNC, MISSING, CLOSED = (1 << k for 
 KEPT = INCOMPLETE | OVERFLOW | TRIMMED | CE | MISSING
 # Flags that only a lower switch sets.
 FLAGS_OF_SWITCHES = INCOMPLETE | CE | MISSING | CLOSED
+# Slots of a switch.
+SWITCH_SLOTS = 4096
 # cut: the result itself lacks planes.
 CUT_RESULT = 0x80
 
@@ -119,8 +121,8 @@ def words_of(packet: Packet) -> tuple[int, ...]:
 
 
 def is_beyond(slot: int, packet: Packet) -> bool:
-    """Whether the switch's slot has no room for so long packets."""
-    return packet.op == JUMBO and slot >= JUMBO_SLOTS
+    """Whether the switch has no such slot, or one that has no room for so long packets."""
+    return slot >= (JUMBO_SLOTS if packet.op == JUMBO else SWITCH_SLOTS)
 
 
 def is_hello(packet: Packet) -> bool:

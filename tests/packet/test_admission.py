@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,8 @@ import pytest
 from golden import model
 from golden.model import Packet
 from helpers.packet.layers import encoded
-from helpers.packet.play import Game, contribution, random_payload
-from helpers.packet.star import AGGREGATOR, FULL, HOSTS, QUORUM, WIDE
+from helpers.packet.play import Game, ProgramRig, Rig, contribution, random_payload
+from helpers.packet.star import AGGREGATOR, FULL, HOSTS, QUORUM, SINGLE, WIDE
 from scapy.layers.inet import IP, TCP, UDP, IPOption_NOP
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet as Frame
@@ -152,6 +153,24 @@ def test_slot_of_the_neighbouring_job_is_out_of_reach(game: Game) -> None:
     game.contribute(QUORUM, 0, 3)  # base 8 + 3 is the first slot of WIDE
     game.contribute(WIDE, 1, 0)
     assert game.golden.rejects == {"SLOT": 1}
+
+
+@pytest.mark.parametrize("base", [model.SWITCH_SLOTS - 1, 1 << 16, 2**32 - 1])
+def test_a_row_that_leads_out_of_the_registers(rig: Rig, base: int) -> None:
+    """No controller writes it. Without a check the last base would lead to slot 0, of another job."""
+    if not isinstance(rig, ProgramRig):
+        pytest.skip("an aggregator has no rows")
+    game = Game(rig)
+    rig.move(SINGLE.number, base)
+    single = next(replace(job, slot_base=base) for job in game.golden.jobs if job.number == SINGLE.number)
+    game.golden.jobs = (FULL, single)
+    game.contribute(single, 0, slot=1)
+    game.contribute(single, 0, slot=0)
+    inside = int(base < model.SWITCH_SLOTS)
+    assert (game.golden.rejects["SLOT"], game.golden.verdicts["LAST"]) == (2 - inside, inside)
+    for worker in range(4):
+        game.contribute(FULL, worker)
+    game.check_counters()
 
 
 def test_random_bytes_to_the_aggregator(game: Game) -> None:

@@ -16,11 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
+from sumwire_protocol.ops import OPS
 
 from sumwire.aggregator.state import MONOMIALS
 
@@ -166,6 +168,11 @@ def _as_planes(elements: NDArray[Any]) -> Planes:
     return elements.astype(_ELEMENT).view(np.uint8)
 
 
+def _each(ufunc: np.ufunc, held: Planes, new: Contributions) -> Planes:
+    """Element-wise ops."""
+    return _as_planes(ufunc(_elements(held), _elements(new.payload)))
+
+
 def overflows(held: Planes, added: Planes, total: Planes) -> NDArray[np.bool_]:
     """SUM32: return in which slots some element of the sum overflowed, bool (n,)."""
     a, b, c = (_elements(x).astype(np.uint32) for x in (held, added, total))
@@ -195,11 +202,10 @@ STARTS: Final[Mapping[int, Callable[[Contributions], Planes]]] = {p4.OP_THC: _su
 # Of what a slot holds and a contribution; as many words as STARTS makes of one, or as the contribution has.
 FOLDS: Final[Mapping[int, Callable[[Planes, Contributions], Planes]]] = {
     p4.OP_THC: lambda held, new: add_planes(held, _sums(new), 1),
-    p4.OP_MAX32: lambda held, new: _as_planes(np.maximum(_elements(held), _elements(new.payload))),
     p4.OP_SUM32: lambda held, new: _as_planes(_elements(held).astype(np.uint32) + _elements(new.payload)),
     p4.OP_SIGN: merge_signs,
     p4.OP_VOTE: lambda held, new: add_planes(held, _counters(new), VOTE_COUNTERS),
-    p4.OP_MIN32: lambda held, new: _as_planes(np.minimum(_elements(held), _elements(new.payload))),
+    **{op.code: partial(_each, getattr(np, op.ufunc)) for op in OPS if op.ufunc},
 }
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
-from sumwire_protocol.ops import MAX32, MIN32, SIGN, VOTE, Op
+from sumwire_protocol.ops import ELEMENTWISE, SIGN, VOTE, Op
 from torch import Tensor
 
 from sumwire.codec.seeds import fold, stream_words
@@ -51,61 +51,34 @@ _HALF_BITS: Final = 16
 _HALF: Final = (1 << _HALF_BITS) - 1
 
 
-class _Extreme(Operation):
-    """One of the workers' uint32 values for each element, shape (length,). The result is int64."""
+class Elementwise(Operation):
+    """An element-wise op of the workers' uint32 values, shape (length,). The result is int64."""
 
-    _op: ClassVar[Op]
-
-    def __init__(self, values: NDArray[np.uint32]) -> None:
+    def __init__(self, op: str, values: NDArray[np.uint32]) -> None:
+        if op not in ELEMENTWISE:
+            raise UsageError(f"op {op!r}: need one of {', '.join(ELEMENTWISE)}")
         if values.dtype != np.uint32 or values.ndim != 1:
             raise UsageError(f"{values.dtype} values of shape {values.shape}: need uint32 (length,)")
+        self.ops = (op,)
+        self._op = ELEMENTWISE[op]
+        self._ufunc = str(self._op.ufunc)
         self._values = values
         self.values = len(values)
 
     def through_switch(self, transport: Transport, config: JobConfig, stats: JobStats) -> Tensor:
         if config.blind:
-            told = told_by_all(transport, config, self._values, self.tag).astype(np.int64)
-            return torch.from_numpy(self._extreme(told))
-        results = transport.exchange(self._op.code, to_words(self._values), self.tag)
-        return torch.from_numpy(from_words(results.words, self.values).astype(np.int64))
+            told = told_by_all(transport, config, self._values, self.tag)
+            results = getattr(np, self._ufunc).reduce(told, axis=0)
+        else:
+            words = transport.exchange(self._op.code, to_words(self._values), self.tag).words
+            results = from_words(words, self.values)
+        return torch.from_numpy(results.astype(np.int64))
 
-    @staticmethod
-    @abstractmethod
-    def _extreme(values: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Of the values of all workers, shape (workers, length)."""
+    def ordinary(self, fallback: Fallback) -> Tensor:
+        return fallback.elementwise(self._ufunc, torch.from_numpy(self._values.astype(np.int64)))
 
     def like(self) -> Tensor:
         return torch.zeros(self.values, dtype=torch.int64, device="cpu")
-
-
-class Max32(_Extreme):
-    """Elementwise maximum."""
-
-    ops = ("max32",)
-    _op = MAX32
-
-    @staticmethod
-    def _extreme(values: NDArray[np.int64]) -> NDArray[np.int64]:
-        largest: NDArray[np.int64] = values.max(axis=0)
-        return largest
-
-    def ordinary(self, fallback: Fallback) -> Tensor:
-        return fallback.largest(torch.from_numpy(self._values.astype(np.int64)))
-
-
-class Min32(_Extreme):
-    """Elementwise minimum."""
-
-    ops = ("min32",)
-    _op = MIN32
-
-    @staticmethod
-    def _extreme(values: NDArray[np.int64]) -> NDArray[np.int64]:
-        smallest: NDArray[np.int64] = values.min(axis=0)
-        return smallest
-
-    def ordinary(self, fallback: Fallback) -> Tensor:
-        return -fallback.largest(-torch.from_numpy(self._values.astype(np.int64)))
 
 
 class Sum32(Operation):
@@ -228,13 +201,20 @@ class Collectives(ABC):
     def _run(self, make: Callable[[int], Operation], asked: Asked, empty: Tensor) -> Tensor:
         """Carry out one operation, which ``make(sequence)`` creates. ``empty``: the result for length 0."""
 
+    def elementwise(self, op: str, values: NDArray[np.uint32], bucket: int = 0) -> NDArray[np.uint32]:
+        """An element-wise op, such as "max32", of the workers' uint32 values of shape (length,).
+
+        Raises UsageError for another op.
+        """
+        return self._collective(op, Elementwise(op, values), bucket).numpy().astype(np.uint32)
+
     def max32(self, values: NDArray[np.uint32], bucket: int = 0) -> NDArray[np.uint32]:
         """Elementwise maximum of the workers' uint32 values of shape (length,)."""
-        return self._collective("max32", Max32(values), bucket).numpy().astype(np.uint32)
+        return self.elementwise("max32", values, bucket)
 
     def min32(self, values: NDArray[np.uint32], bucket: int = 0) -> NDArray[np.uint32]:
         """Elementwise minimum of the workers' uint32 values of shape (length,)."""
-        return self._collective("min32", Min32(values), bucket).numpy().astype(np.uint32)
+        return self.elementwise("min32", values, bucket)
 
     def sum32(self, values: NDArray[np.int32], bucket: int = 0) -> NDArray[np.int32]:
         """Exact sum of the workers' int32 values of shape (length,).

@@ -361,6 +361,12 @@ def _refused(job: str, rank: int, why: str) -> str:
 _CALL_BYTES: Final = 256
 
 
+# What torch calls the ufuncs.
+_REDUCTIONS: Final = {
+    "maximum": "MAX", "minimum": "MIN", "bitwise_and": "BAND", "bitwise_or": "BOR", "bitwise_xor": "BXOR"
+}  # fmt: skip
+
+
 class Fallback:
     """The collectives of the fall-back. All ranks make the same calls in the same order. Every method raises GroupError
     if a rank is gone.
@@ -413,9 +419,9 @@ class Fallback:
         """Replace a CPU tensor by its sum over all workers, with equal bits on all of them."""
         self._reduce(x, dist.ReduceOp.SUM)
 
-    def largest(self, x: Tensor) -> Tensor:
-        """Return the elementwise maximum over all workers as a new tensor."""
-        return self._reduce(x.clone(), dist.ReduceOp.MAX)
+    def elementwise(self, ufunc: str, x: Tensor) -> Tensor:
+        """Return what a numpy ufunc of an op makes of all workers' integers, element by element, as a new tensor."""
+        return self._reduce(x.clone(), getattr(dist.ReduceOp, _REDUCTIONS[ufunc]))
 
     def gather(self, x: Tensor) -> list[Tensor]:
         """Return the tensors of all workers, by rank."""

@@ -353,7 +353,7 @@ class Operation(ABC):
     group by choice, even if there is a switch. ``compared``: the workers compare its description separately, just
     before or with a later operation."""
 
-    ops: ClassVar[tuple[str, ...]]
+    ops: tuple[str, ...]
     by_group: ClassVar[bool] = False
     values: int
     tag: int = 0

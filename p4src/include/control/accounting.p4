@@ -7,15 +7,15 @@
 #define SUMWIRE_ACCOUNTING_P4_
 
 #include "../ids.p4"
-#include "../metadata.p4"
+#include "../codes.p4"
 
-control Accounting(inout metadata_t meta) {
+control Accounting(in bit<32> verdict) {
     @id(ID_COUNTER_VERDICTS)
     counter(VERDICTS, CounterType.packets_and_bytes) verdicts;
 
     apply {
-        if (meta.verdict != VERDICT_NONE) {
-            verdicts.count(meta.verdict);
+        if (verdict != VERDICT_NONE) {
+            verdicts.count(verdict);
         }
     }
 }

@@ -23,13 +23,15 @@ control Admission(inout headers_t hdr,
     register<bit<64>>(SLOTS_TOTAL) budget_used;  // bytes << QUEUE_SHIFT, less what the limit has let through since
 
     @id(ID_ACTION_ADMIT_JOB)
+    @brief("Admit") @description("What the job may do, and which slots are its own.")
     action admit_job(@id(1) bit<32> generation, @id(2) slot_t slot_base, @id(3) bit<16> job_slots,
                      @id(4) bit<8> quorum, @id(5) bit<16> group, @id(6) bit<16> job_ops, @id(7) spray_t spray,
                      @id(8) bit<8> quorum_least, @id(9) @name("digest") bit<32> job_digest) {
         meta.admission.opening = ((opening_t)generation << OPENING_OWNER_AT)
             | ((opening_t)hdr.sumwire.token << OPENING_TOKEN_AT) | ((opening_t)hdr.sumwire.round << OPENING_ROUND_AT)
             | ((opening_t)hdr.sumwire.op << OPENING_OP_AT) | (opening_t)hdr.sumwire.bucket;
-        meta.admission.slot = slot_base + (slot_t)hdr.sumwire.slot;
+        // Saturates: whatever a row says, the sum is no other job's slot.
+        meta.admission.slot = slot_base |+| (slot_t)hdr.sumwire.slot;
         meta.admission.group = group;
         meta.admission.digest = job_digest;
         meta.admission.sprays = spray;
@@ -42,15 +44,16 @@ control Admission(inout headers_t hdr,
                 meta.admission.quorum = hdr.sumwire.contributors[7:0];
             }
         }
-        if (hdr.sumwire.slot >= job_slots || (hdr.sumwire.op == OP_JUMBO && meta.admission.slot >= JUMBO_SLOTS)) {
+        if (hdr.sumwire.slot >= job_slots ||
+            meta.admission.slot >= (hdr.sumwire.op == OP_JUMBO ? (slot_t)JUMBO_SLOTS : SLOTS_TOTAL)) {
             meta.reject = REJECT_SLOT;
         } else if (((job_ops | (1 << OP_NONE)) >> hdr.sumwire.op) & 1 == 0) {
             meta.reject = REJECT_JOB_OP;
         }
     }
 
-    // Of a job with a key. What it says beside the job's row: the key of the universal hash, and that of SipHash.
     @id(ID_ACTION_ADMIT_KEYED_JOB)
+    @brief("Admit with a key") @description("As admit_job, with the keys of the universal hash and of SipHash.")
     action admit_keyed_job(@id(1) bit<32> generation, @id(2) slot_t slot_base, @id(3) bit<16> job_slots,
                            @id(4) bit<8> quorum, @id(5) bit<16> group, @id(6) bit<16> job_ops, @id(7) spray_t spray,
                            @id(8) bit<8> quorum_least, @id(9) @name("digest") bit<32> job_digest,
@@ -72,6 +75,7 @@ control Admission(inout headers_t hdr,
     }
 
     @id(ID_ACTION_UNKNOWN_JOB)
+    @brief("Refuse") @description("The job has no row.")
     action unknown_job() {
         meta.reject = REJECT_JOB;
     }
@@ -80,6 +84,7 @@ control Admission(inout headers_t hdr,
     // which sends partial results. `budget`: bytes of the job's workers in 1024 us, 0 for any number; it is charged for
     // packets with nothing else against them, so nobody else uses it up.
     @id(ID_ACTION_ADMIT_WORKER)
+    @brief("Admit") @description("Where the worker's packets come from, and how many hosts it stands for.")
     action admit_worker(@id(1) port_t port, @id(2) ipv4_t address, @id(3) bitmap_t worker_bit,
                         @id(4) bit<8> worker_weight, @id(5) bit<1> is_switch, @id(6) mac_t mac,
                         @id(7) bit<16> udp_port, @id(8) bit<32> budget, @id(9) bit<32> budget_cell) {
@@ -125,12 +130,14 @@ control Admission(inout headers_t hdr,
     }
 
     @id(ID_ACTION_UNKNOWN_WORKER)
+    @brief("Refuse") @description("The worker has no row.")
     action unknown_worker() {
         worker_packets.count();
         meta.reject = REJECT_WORKER;
     }
 
     @id(ID_TABLE_JOB)
+    @brief("Jobs") @description("By number: the rules of the job.")
     table job {
         key = {
             hdr.sumwire.job : exact @id(1) @name("job");
@@ -145,6 +152,7 @@ control Admission(inout headers_t hdr,
     }
 
     @id(ID_TABLE_WORKER)
+    @brief("Workers") @description("By job and number: hosts and lower switches that contribute.")
     table worker {
         key = {
             hdr.sumwire.job : exact @id(1) @name("job");

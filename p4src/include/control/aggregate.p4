@@ -10,9 +10,8 @@
 #include "../headers.p4"
 #include "../metadata.p4"
 #include "carry.p4"
+#include "elementwise.p4"
 #include "jumbo.p4"
-#include "max32.p4"
-#include "min32.p4"
 #include "sign.p4"
 #include "sum32.p4"
 #include "thc.p4"
@@ -32,8 +31,7 @@ control Aggregate(inout headers_t hdr, inout metadata_t meta) {
     register<word_t>(SLOTS_TOTAL) word7;
 
     ThcLookup() thc_lookup;
-    Max32() max32;
-    Min32() min32;
+    Elementwise() elementwise;
     Sum32Fold() sum32;
     SignFold() sign;
     VoteCounters() vote_counters;
@@ -43,12 +41,12 @@ control Aggregate(inout headers_t hdr, inout metadata_t meta) {
 
     word_t carry;  // or SUM32's overflow, or SIGN's random bits
 
-    action read_one() {
+    @hidden action read_one() {
         word0.read(WORD0, meta.admission.slot);
     }
 
     // setValid() clears a header, so the words are filled after it.
-    action read_words() {
+    @hidden action read_words() {
         hdr.word1.setValid();
         hdr.pair2.setValid();
         hdr.pair4.setValid();
@@ -63,12 +61,12 @@ control Aggregate(inout headers_t hdr, inout metadata_t meta) {
         word7.read(WORD7, meta.admission.slot);
     }
 
-    action write_one() {
+    @hidden action write_one() {
         word0.write(meta.admission.slot, WORD0);
     }
 
     // Words that the packet does not have hold anything: its op ignores them.
-    action write_words() {
+    @hidden action write_words() {
         word0.write(meta.admission.slot, WORD0);
         word1.write(meta.admission.slot, WORD1);
         word2.write(meta.admission.slot, WORD2);
@@ -79,7 +77,7 @@ control Aggregate(inout headers_t hdr, inout metadata_t meta) {
         word7.write(meta.admission.slot, WORD7);
     }
 
-    action write_sum() {
+    @hidden action write_sum() {
         word0.write(meta.admission.slot, meta.sum.w0);
         word1.write(meta.admission.slot, meta.sum.w1);
         word2.write(meta.admission.slot, meta.sum.w2);
@@ -91,7 +89,7 @@ control Aggregate(inout headers_t hdr, inout metadata_t meta) {
     }
 
     // The packet's words, so that the header's can hold the slot's.
-    action take_words() {
+    @hidden action take_words() {
         meta.sum.w0 = WORD0;
         meta.sum.w1 = WORD1;
         meta.sum.w2 = WORD2;
@@ -102,28 +100,16 @@ control Aggregate(inout headers_t hdr, inout metadata_t meta) {
         meta.sum.w7 = WORD7;
     }
 
-    // The slot's payload + meta.sum, 1024 values of 8 bits at once: a ripple-carry adder over the planes, word 7 the
-    // least significant. bmv2 pays more for a word that it keeps than for ten that it computes, so only every second
-    // carry is kept, in turn in `carry` and in a plane that is done with.
-    action add_planes() {
+    // The slot's payload + meta.sum, 1024 values of 8 bits at once.
+    @hidden action add_planes() {
         read_words();
-        carry = CARRY(meta.sum.w6, WORD6, (meta.sum.w7 & WORD7));
-        WORD6 = SUM(meta.sum.w6, WORD6, (meta.sum.w7 & WORD7));
-        WORD7 = meta.sum.w7 ^ WORD7;
-        meta.sum.w7 = CARRY(meta.sum.w4, WORD4, CARRY(meta.sum.w5, WORD5, carry));
-        WORD4 = SUM(meta.sum.w4, WORD4, CARRY(meta.sum.w5, WORD5, carry));
-        WORD5 = SUM(meta.sum.w5, WORD5, carry);
-        carry = CARRY(meta.sum.w2, WORD2, CARRY(meta.sum.w3, WORD3, meta.sum.w7));
-        WORD2 = SUM(meta.sum.w2, WORD2, CARRY(meta.sum.w3, WORD3, meta.sum.w7));
-        WORD3 = SUM(meta.sum.w3, WORD3, meta.sum.w7);
-        WORD0 = SUM(meta.sum.w0, WORD0, CARRY(meta.sum.w1, WORD1, carry));
-        WORD1 = SUM(meta.sum.w1, WORD1, carry);
+        ADD_PLANES(WORD, meta.sum.w, carry)
         write_words();
     }
 
     // The low planes that a contribution lacks: half of the values get 2, the other half 1, the integers nearest to the
     // middle of 0 to 3.
-    action fill_indices() {
+    @hidden action fill_indices() {
         hdr.pair2.setValid();
         WORD2 = CUT_FILL;
         WORD3 = ~CUT_FILL;
@@ -131,34 +117,34 @@ control Aggregate(inout headers_t hdr, inout metadata_t meta) {
 
     // A result of six words: the receiver makes up the two low planes, and the slot has them made up, too. A packet of
     // two words cannot grow to more (bmv2's 512 bytes).
-    action give_top_words() {
+    @hidden action give_top_words() {
         hdr.pair6.setInvalid();
         hdr.sumwire.words = THC_WORDS_CUT;
     }
 
-    action fill_result() {
+    @hidden action fill_result() {
         word6.write(meta.admission.slot, CUT_FILL);
         word7.write(meta.admission.slot, ~CUT_FILL);
     }
 
-    action give_all_words() {
+    @hidden action give_all_words() {
         hdr.sumwire.words = SLOT_WORDS;
     }
 
     // The vote replaces the counters.
-    action write_vote() {
+    @hidden action write_vote() {
         word0.write(meta.admission.slot, WORD0);
         word1.write(meta.admission.slot, WORD1);
     }
 
-    action give_vote() {
+    @hidden action give_vote() {
         hdr.pair2.setInvalid();
         hdr.pair4.setInvalid();
         hdr.pair6.setInvalid();
         hdr.sumwire.words = VOTE_WORDS_DOWN;
     }
 
-    action give_counters() {
+    @hidden action give_counters() {
         WORD0 = WORD1;
         WORD1 = WORD2;
         WORD2 = WORD3;
@@ -207,11 +193,7 @@ control Aggregate(inout headers_t hdr, inout metadata_t meta) {
             if (meta.traits & TRAIT_FRESH == 0) {
                 meta.sum.w0 = WORD0;
                 read_one();
-                if (hdr.sumwire.op == OP_MAX32) {
-                    max32.apply(WORD0, meta.sum.w0, meta.sum.w1, meta.sum.w2, meta.sum.w3);
-                } else {
-                    min32.apply(WORD0, meta.sum.w0, meta.sum.w1, meta.sum.w2, meta.sum.w3);
-                }
+                elementwise.apply(hdr, meta);
             }
             write_one();
         } else if (hdr.sumwire.op == OP_VOTE) {

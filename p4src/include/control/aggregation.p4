@@ -39,7 +39,7 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
                     authenticate.apply(hdr, meta);
                 }
                 if (meta.reject == REJECT_NONE) {
-                    degrade.apply(hdr, meta);
+                    degrade.apply(hdr.sumwire, meta.traits, meta.degrade, meta.scratch, hdr.above.isValid());
                     slot.apply(hdr, meta);
                 }
             } else if (meta.reject == REJECT_NONE) {

@@ -49,7 +49,7 @@ const bit<64> SIP_LENGTH = (bit<64>)(SUMWIRE_BYTES + 16 + 4) << 56;
 // Leaves the tag of the packet's header and words in hdr.key.v0.
 control Tag(inout headers_t hdr) {
     // An action of its own: in one with the rounds p4c puts expressions into one another until none fits its memory.
-    action begin() {
+    @hidden action begin() {
         hdr.key.hash = 0;
         hdr.key.v0 = hdr.key.low ^ 0x736F6D6570736575;
         hdr.key.v1 = hdr.key.high ^ 0x646F72616E646F6D;
@@ -57,30 +57,30 @@ control Tag(inout headers_t hdr) {
         hdr.key.v3 = hdr.key.high ^ 0x7465646279746573;
     }
 
-    action hash_word0() {
+    @hidden action hash_word0() {
         hdr.key.hash = hdr.key.hash + NH(WORD0, hdr.key.w0);
     }
 
-    action hash_word1() {
+    @hidden action hash_word1() {
         hdr.key.hash = hdr.key.hash + NH(WORD1, hdr.key.w1);
     }
 
-    action hash_pair2() {
+    @hidden action hash_pair2() {
         hdr.key.hash = hdr.key.hash + NH(WORD2, hdr.key.w2);
         hdr.key.hash = hdr.key.hash + NH(WORD3, hdr.key.w3);
     }
 
-    action hash_pair4() {
+    @hidden action hash_pair4() {
         hdr.key.hash = hdr.key.hash + NH(WORD4, hdr.key.w4);
         hdr.key.hash = hdr.key.hash + NH(WORD5, hdr.key.w5);
     }
 
-    action hash_pair6() {
+    @hidden action hash_pair6() {
         hdr.key.hash = hdr.key.hash + NH(WORD6, hdr.key.w6);
         hdr.key.hash = hdr.key.hash + NH(WORD7, hdr.key.w7);
     }
 
-    action finish() {
+    @hidden action finish() {
         SIP_TAKE(hdr.sumwire.version ++ hdr.sumwire.kind ++ hdr.sumwire.op ++ hdr.sumwire.job ++ hdr.sumwire.slot
                  ++ hdr.key.worker ++ hdr.sumwire.count)
         SIP_TAKE(hdr.sumwire.round ++ hdr.sumwire.contributors)
@@ -123,27 +123,27 @@ control Tag(inout headers_t hdr) {
 control Authenticate(inout headers_t hdr, inout metadata_t meta) {
     Tag() tag;
 
-    action from_worker() {
+    @hidden action from_worker() {
         hdr.key.address = meta.lookup_address;
         hdr.key.worker = hdr.sumwire.worker;
     }
 
-    action from_above() {
+    @hidden action from_above() {
         hdr.key.address = hdr.ipv4.src;
         hdr.key.worker = 0;
     }
 
-    action going_up() {
+    @hidden action going_up() {
         hdr.key.address = hdr.above.address;
         hdr.key.worker = hdr.above.worker;
     }
 
-    action going_down() {
+    @hidden action going_down() {
         hdr.key.address = meta.lookup_address;
         hdr.key.worker = 0;
     }
 
-    action write() {
+    @hidden action write() {
         hdr.auth.tag = hdr.key.v0;
         hdr.udp.len = hdr.udp.len + TAG_BYTES;
         hdr.ipv4.total_len = hdr.ipv4.total_len + TAG_BYTES;
@@ -151,7 +151,7 @@ control Authenticate(inout headers_t hdr, inout metadata_t meta) {
         hdr.key.setInvalid();
     }
 
-    action refuse() {
+    @hidden action refuse() {
         meta.reject = REJECT_TAG;
     }
 

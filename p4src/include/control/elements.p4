@@ -1,22 +1,41 @@
 // SPDX-FileCopyrightText: 2026 The Sumwire authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Elements: 32 integers of 32 bits in one word. Additions and subtractions are done on every second element at a time:
-// a carry or borrow then has 32 bits of room and reaches no other element.
+// Elements: integers of ELEMENT_BITS in one word, an even number of them. Additions and subtractions are done on every
+// second element at a time: a carry or borrow then has an element of room and reaches no other element.
 
 #ifndef SUMWIRE_ELEMENTS_P4_
 #define SUMWIRE_ELEMENTS_P4_
 
-#include "../types.p4"
+#include "../codes.p4"
 
-const word_t ELEMENTS_LOW =
-    1024w0x00000000FFFFFFFF00000000FFFFFFFF00000000FFFFFFFF00000000FFFFFFFF00000000FFFFFFFF00000000FFFFFFFF00000000FFFFFFFF00000000FFFFFFFF00000000FFFFFFFF00000000FFFFFFFF00000000FFFFFFFF00000000FFFFFFFF00000000FFFFFFFF00000000FFFFFFFF00000000FFFFFFFF00000000FFFFFFFF;
-const word_t ELEMENTS_HIGH =
-    1024w0xFFFFFFFF00000000FFFFFFFF00000000FFFFFFFF00000000FFFFFFFF00000000FFFFFFFF00000000FFFFFFFF00000000FFFFFFFF00000000FFFFFFFF00000000FFFFFFFF00000000FFFFFFFF00000000FFFFFFFF00000000FFFFFFFF00000000FFFFFFFF00000000FFFFFFFF00000000FFFFFFFF00000000FFFFFFFF00000000;
-// Bit 32 of every cell of 64 bits.
-const word_t ELEMENTS_GUARD =
-    1024w0x0000000100000000000000010000000000000001000000000000000100000000000000010000000000000001000000000000000100000000000000010000000000000001000000000000000100000000000000010000000000000001000000000000000100000000000000010000000000000001000000000000000100000000;
-const word_t ELEMENTS_SIGN =
-    1024w0x8000000080000000800000008000000080000000800000008000000080000000800000008000000080000000800000008000000080000000800000008000000080000000800000008000000080000000800000008000000080000000800000008000000080000000800000008000000080000000800000008000000080000000;
+// A 1 in the lowest bit of every second element, and of every element.
+const int CELLS = ((1 << WORD_BITS) - 1) / ((1 << (2 * ELEMENT_BITS)) - 1);
+const int ELEMENTS = ((1 << WORD_BITS) - 1) / ((1 << ELEMENT_BITS) - 1);
+
+const word_t ELEMENTS_LOW = (word_t)(CELLS * ((1 << ELEMENT_BITS) - 1));
+const word_t ELEMENTS_HIGH = (word_t)((CELLS * ((1 << ELEMENT_BITS) - 1)) << ELEMENT_BITS);
+// The bit above an element, in every cell of two.
+const word_t ELEMENTS_GUARD = (word_t)(CELLS << ELEMENT_BITS);
+const word_t ELEMENTS_SIGN = (word_t)(ELEMENTS << (ELEMENT_BITS - 1));
+
+// The wrapped sum of two words.
+#define SUM_OF_ELEMENTS(a, b) \
+    ((((a & ELEMENTS_LOW) + (b & ELEMENTS_LOW)) & ELEMENTS_LOW) \
+     | (((a & ELEMENTS_HIGH) + (b & ELEMENTS_HIGH)) & ELEMENTS_HIGH))
+
+// sum = sum + addend, for each of the signed elements. A sum that leaves an element's range wraps, and its sign bit is
+// set in `overflow`: both addends have the same sign, and the sum has the other.
+control AddElements(inout word_t sum, in word_t addend, inout word_t overflow) {
+    @hidden action add() {
+        overflow = overflow
+            | ((sum ^ SUM_OF_ELEMENTS(sum, addend)) & (((sum ^ addend) & ELEMENTS_SIGN) ^ ELEMENTS_SIGN));
+        sum = SUM_OF_ELEMENTS(sum, addend);
+    }
+
+    apply {
+        add();
+    }
+}
 
 #endif

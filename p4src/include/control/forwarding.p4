@@ -16,26 +16,31 @@ control Forwarding(inout headers_t hdr,
                    inout metadata_t meta,
                    inout standard_metadata_t standard_metadata) {
     @id(ID_ACTION_TO_PORT)
+    @brief("Forward") @description("The packet leaves by this port.")
     action to_port(@id(1) port_t port) {
         standard_metadata.egress_spec = port;
     }
 
     @id(ID_ACTION_NO_ROUTE)
+    @brief("Drop") @description("No row has a prefix of the destination.")
     action no_route() {
         mark_to_drop(standard_metadata);
     }
 
     @id(ID_ACTION_SERVE)
+    @brief("Aggregate") @description("The packet is for this switch, which answers from the MAC address given.")
     action serve(@id(1) mac_t mac) {
         meta.switch_mac = mac;
     }
 
     @id(ID_ACTION_NOT_SERVED)
+    @brief("Do not aggregate") @description("The packet is not for this switch.")
     action not_served() {
         meta.reject = REJECT_SOURCE;
     }
 
     @id(ID_TABLE_FORWARD)
+    @brief("Routes") @description("By the longest prefix of the destination address: the port to it.")
     @name("forward")
     table forward {
         key = {
@@ -50,6 +55,7 @@ control Forwarding(inout headers_t hdr,
     }
 
     @id(ID_TABLE_AGGREGATOR)
+    @brief("Own addresses") @description("The addresses at which this switch aggregates.")
     table aggregator {
         key = {
             meta.lookup_address : exact @id(1) @name("address");

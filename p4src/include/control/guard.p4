@@ -19,25 +19,29 @@ control Guard(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
     @id(ID_COUNTER_REJECTS)
     counter(REJECTS, CounterType.packets_and_bytes) rejects;
 
-    action see_address() {
+    @hidden action see_address() {
         meta.scratch = hdr.ipv4.src;
     }
 
-    action see_arp_sender() {
+    @hidden action see_arp_sender() {
         meta.scratch = hdr.arp.spa;
     }
 
     @id(ID_ACTION_KNOWN_SOURCE)
+    @brief("Known") @description("The frame may come from here.")
     action known_source() {
     }
 
     @id(ID_ACTION_UNKNOWN_SOURCE)
+    @brief("Unknown") @description("The frame goes no further, and its sender is told nothing.")
     action unknown_source() {
     }
 
     // The hosts and lower switches of the switch's configuration, at the ports where their frames come in. No row has an
     // aggregator's address at a host's port.
     @id(ID_TABLE_SOURCE)
+    @brief("Known senders")
+    @description("By port, MAC and IPv4 address: hosts and lower switches, where their frames come in.")
     table source {
         key = {
             standard_metadata.ingress_port : exact @id(1) @name("port");
@@ -52,11 +56,11 @@ control Guard(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
         size = SOURCES_MAX;
     }
 
-    action pass() {
+    @hidden action pass() {
         meta.reject = REJECT_NONE;
     }
 
-    action answer_arp() {
+    @hidden action answer_arp() {
         hdr.arp.oper = ARP_REPLY;
         hdr.arp.tha = hdr.arp.sha;
         hdr.arp.tpa = hdr.arp.spa;
@@ -67,12 +71,12 @@ control Guard(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
         standard_metadata.egress_spec = standard_metadata.ingress_port;
     }
 
-    action refuse() {
+    @hidden action refuse() {
         meta.verdict = VERDICT_REJECT;
         rejects.count(meta.reject);
     }
 
-    action refuse_source() {
+    @hidden action refuse_source() {
         refuse();
         mark_to_drop(standard_metadata);
     }

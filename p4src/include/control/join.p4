@@ -7,8 +7,6 @@
 #ifndef SUMWIRE_JOIN_P4_
 #define SUMWIRE_JOIN_P4_
 
-#include "../headers.p4"
-#include "../metadata.p4"
 #include "../state.p4"
 #include "loss.p4"
 
@@ -16,59 +14,66 @@
 const bit<16> TRAITS_UNUSUAL =
     TRAIT_OLDER | TRAIT_FROM_ABOVE | TRAIT_BARE | TRAIT_TRIMMED | TRAIT_VOID | TRAIT_REFUSED;
 const state_t STATE_UNUSUAL = (0x3 << STATE_PHASE_AT) | (0x1 << STATE_OPENS_AT) | (0xFFFFFFFF << STATE_VOIDED_AT);
+// `marked`: the packet met a long queue.
+#define IS_USUAL(state, traits, worker_bit, flags, marked) \
+    (traits & TRAITS_UNUSUAL == 0 && flags == 0 && !(marked) && \
+     state & (STATE_UNUSUAL | ((state_t)worker_bit << STATE_CONTRIBUTORS_AT)) == 0)
 
-control Join(inout headers_t hdr, inout metadata_t meta)(register<state_t> states) {
+// `states`: see control Slot. `count`: hosts in the contribution. `above`: there is a switch above.
+control Join(inout state_t state, inout bit<16> traits, inout bit<8> effects, inout bit<32> verdict,
+             in slot_t slot, in bitmap_t worker_bit, in bit<8> quorum, in bit<8> count, in bool above)(
+             register<state_t> states) {
     MarkLoss(states) mark_loss;
 
     // The sum is complete here: a root answers, a lower switch passes it on and waits.
-    action close() {
-        if (hdr.above.isValid()) {
-            meta.effects = meta.effects | (EFFECT_CLOSES | EFFECT_GOES_UP);
-            meta.state = meta.state | ((state_t)PHASE_WAITING << STATE_PHASE_AT);
+    @hidden action close() {
+        if (above) {
+            effects = effects | (EFFECT_CLOSES | EFFECT_GOES_UP);
+            state = state | ((state_t)PHASE_WAITING << STATE_PHASE_AT);
         } else {
-            meta.effects = meta.effects | (EFFECT_CLOSES | EFFECT_ANSWERS);
-            meta.state = meta.state | ((state_t)PHASE_CLOSED << STATE_PHASE_AT);
+            effects = effects | (EFFECT_CLOSES | EFFECT_ANSWERS);
+            state = state | ((state_t)PHASE_CLOSED << STATE_PHASE_AT);
         }
-        states.write(meta.admission.slot, meta.state);
+        states.write(slot, state);
     }
 
     // A usual contribution joins: there is nothing to look at closely.
-    action join() {
-        meta.effects = EFFECT_FOLDS;
-        meta.state = meta.state + (((state_t)hdr.sumwire.count << STATE_COUNT_AT)
-                                   | ((state_t)meta.admission.worker_bit << STATE_CONTRIBUTORS_AT)
-                                   | (1 << STATE_ARRIVED_AT));
+    @hidden action join() {
+        effects = EFFECT_FOLDS;
+        state = state + (((state_t)count << STATE_COUNT_AT)
+                         | ((state_t)worker_bit << STATE_CONTRIBUTORS_AT)
+                         | (1 << STATE_ARRIVED_AT));
     }
 
-    action join_first() {
-        meta.verdict = VERDICT_FIRST;
+    @hidden action join_first() {
+        verdict = VERDICT_FIRST;
         join();
-        states.write(meta.admission.slot, meta.state);
+        states.write(slot, state);
     }
 
-    action join_add() {
-        meta.verdict = VERDICT_ADD;
+    @hidden action join_add() {
+        verdict = VERDICT_ADD;
         join();
-        states.write(meta.admission.slot, meta.state);
+        states.write(slot, state);
     }
 
-    action join_last() {
-        meta.verdict = VERDICT_LAST;
+    @hidden action join_last() {
+        verdict = VERDICT_LAST;
         join();
         close();
     }
 
     apply {
-        if (STATE_ARRIVED(meta.state) + 1 < meta.admission.quorum) {
-            if (meta.traits & TRAIT_FRESH == 0) {
+        if (STATE_ARRIVED(state) + 1 < quorum) {
+            if (traits & TRAIT_FRESH == 0) {
                 join_add();
             } else {
                 join_first();
             }
         } else {
             join_last();
-            if (meta.traits & TRAIT_CUTS != 0) {
-                mark_loss.apply(meta);
+            if (traits & TRAIT_CUTS != 0) {
+                mark_loss.apply(state, traits, effects, slot);
             }
         }
     }

@@ -33,19 +33,8 @@
     hdr.jumbo_up.t1 = LOOKED_UP(p6, hdr.jumbo_up.G##0, hdr.jumbo_up.G##1, hdr.jumbo_up.G##2, hdr.jumbo_up.G##3); \
     hdr.jumbo_up.t0 = LOOKED_UP(p7, hdr.jumbo_up.G##0, hdr.jumbo_up.G##1, hdr.jumbo_up.G##2, hdr.jumbo_up.G##3);
 
-// t0 to t7 are added to the group: see add_planes in aggregate.p4.
-#define ADD(G) \
-    hdr.jumbo_up.carry = CARRY(hdr.jumbo_up.t6, hdr.jumbo.G##6, (hdr.jumbo_up.t7 & hdr.jumbo.G##7)); \
-    hdr.jumbo.G##6 = SUM(hdr.jumbo_up.t6, hdr.jumbo.G##6, (hdr.jumbo_up.t7 & hdr.jumbo.G##7)); \
-    hdr.jumbo.G##7 = hdr.jumbo_up.t7 ^ hdr.jumbo.G##7; \
-    hdr.jumbo_up.t7 = CARRY(hdr.jumbo_up.t4, hdr.jumbo.G##4, CARRY(hdr.jumbo_up.t5, hdr.jumbo.G##5, hdr.jumbo_up.carry)); \
-    hdr.jumbo.G##4 = SUM(hdr.jumbo_up.t4, hdr.jumbo.G##4, CARRY(hdr.jumbo_up.t5, hdr.jumbo.G##5, hdr.jumbo_up.carry)); \
-    hdr.jumbo.G##5 = SUM(hdr.jumbo_up.t5, hdr.jumbo.G##5, hdr.jumbo_up.carry); \
-    hdr.jumbo_up.carry = CARRY(hdr.jumbo_up.t2, hdr.jumbo.G##2, CARRY(hdr.jumbo_up.t3, hdr.jumbo.G##3, hdr.jumbo_up.t7)); \
-    hdr.jumbo.G##2 = SUM(hdr.jumbo_up.t2, hdr.jumbo.G##2, CARRY(hdr.jumbo_up.t3, hdr.jumbo.G##3, hdr.jumbo_up.t7)); \
-    hdr.jumbo.G##3 = SUM(hdr.jumbo_up.t3, hdr.jumbo.G##3, hdr.jumbo_up.t7); \
-    hdr.jumbo.G##0 = SUM(hdr.jumbo_up.t0, hdr.jumbo.G##0, CARRY(hdr.jumbo_up.t1, hdr.jumbo.G##1, hdr.jumbo_up.carry)); \
-    hdr.jumbo.G##1 = SUM(hdr.jumbo_up.t1, hdr.jumbo.G##1, hdr.jumbo_up.carry);
+// t0 to t7 are added to the group.
+#define ADD(G) ADD_PLANES(hdr.jumbo.G, hdr.jumbo_up.t, hdr.jumbo_up.carry)
 
 #define REGISTERS(G) \
     register<wide_t>(JUMBO_SLOTS) G##0; register<wide_t>(JUMBO_SLOTS) G##1; \
@@ -88,6 +77,7 @@ control Jumbo(inout headers_t hdr, in metadata_t meta) {
 
     // The packet's indices, looked up, are added to hdr.jumbo.
     @id(ID_ACTION_JUMBO)
+    @brief("Add a long packet") @description("The coefficients of the job's value table, for planes of 2048 values.")
     action jumbo_planes(
             @id(1) wide_t p0_c00, @id(2) wide_t p0_c01, @id(3) wide_t p0_c02, @id(4) wide_t p0_c03,
             @id(5) wide_t p0_c04, @id(6) wide_t p0_c05, @id(7) wide_t p0_c06, @id(8) wide_t p0_c07,
@@ -128,10 +118,13 @@ control Jumbo(inout headers_t hdr, in metadata_t meta) {
     }
 
     @id(ID_ACTION_JUMBO_NOTHING)
+    @brief("Add nothing") @description("The job has no long packets.")
     action jumbo_nothing() {
     }
 
     @id(ID_TABLE_JUMBO)
+    @brief("Value tables of long packets")
+    @description("By job, as thc_low and thc_high: the table of op JUMBO as coefficients.")
     @name("jumbo")
     table row {
         key = {
@@ -146,11 +139,11 @@ control Jumbo(inout headers_t hdr, in metadata_t meta) {
     }
 
     // setValid() clears the header, so a fresh slot is 0.
-    action begin() {
+    @hidden action begin() {
         hdr.jumbo.setValid();
     }
 
-    action read_slot() {
+    @hidden action read_slot() {
         hdr.jumbo.setValid();
         READ(a)
         READ(b)
@@ -158,7 +151,7 @@ control Jumbo(inout headers_t hdr, in metadata_t meta) {
         READ(d)
     }
 
-    action write_slot() {
+    @hidden action write_slot() {
         WRITE(a)
         WRITE(b)
         WRITE(c)
@@ -166,7 +159,7 @@ control Jumbo(inout headers_t hdr, in metadata_t meta) {
     }
 
     // A lower switch's sums are in hdr.jumbo already.
-    action add_slot() {
+    @hidden action add_slot() {
         hdr.jumbo_up.setValid();
         OF_SLOT(a)
         OF_SLOT(b)
@@ -174,7 +167,7 @@ control Jumbo(inout headers_t hdr, in metadata_t meta) {
         OF_SLOT(d)
     }
 
-    action end() {
+    @hidden action end() {
         hdr.jumbo_up.setInvalid();
         hdr.sumwire.words = JUMBO_WORDS_DOWN;
     }

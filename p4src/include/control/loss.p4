@@ -7,21 +7,21 @@
 #ifndef SUMWIRE_LOSS_P4_
 #define SUMWIRE_LOSS_P4_
 
-#include "../metadata.p4"
 #include "../state.p4"
 
 // `states`: see control Slot. Applied once a slot has closed, by Join and by Verdict.
-control MarkLoss(inout metadata_t meta)(register<state_t> states) {
-    action mark() {
-        if (STATE_VOIDED(meta.state) != 0) {
-            meta.state = meta.state | ((state_t)FLAG_MISSING << STATE_FLAGS_AT);
+control MarkLoss(inout state_t state, inout bit<16> traits, inout bit<8> effects, in slot_t slot)(
+                 register<state_t> states) {
+    @hidden action mark() {
+        if (STATE_VOIDED(state) != 0) {
+            state = state | ((state_t)FLAG_MISSING << STATE_FLAGS_AT);
         }
-        if (meta.traits & TRAIT_CUTS != 0) {
-            meta.state = meta.state | (state_t)CUT_RESULT;
-            meta.traits = meta.traits | TRAIT_SIX_WORDS;
-            meta.effects = meta.effects | EFFECT_FILLS;
+        if (traits & TRAIT_CUTS != 0) {
+            state = state | (state_t)CUT_RESULT;
+            traits = traits | TRAIT_SIX_WORDS;
+            effects = effects | EFFECT_FILLS;
         }
-        states.write(meta.admission.slot, meta.state);
+        states.write(slot, state);
     }
 
     apply {

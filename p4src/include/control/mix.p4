@@ -12,7 +12,7 @@ const bit<32> SALT_ROUND = 0x85EBCA77;
 const bit<32> SALT_WORKER = 0xC2B2AE3D;
 
 control Mix32(inout bit<32> x) {
-    action mix() {
+    @hidden action mix() {
         x = x ^ (x >> 16);
         x = x * 0x85EBCA6B;
         x = x ^ (x >> 13);

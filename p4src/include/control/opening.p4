@@ -7,109 +7,112 @@
 #ifndef SUMWIRE_OPENING_P4_
 #define SUMWIRE_OPENING_P4_
 
-#include "../headers.p4"
-#include "../metadata.p4"
 #include "../state.p4"
 
 // Serial-number arithmetic (RFC 1982): a round is newer if it is ahead by less than half the circle.
 const bit<32> ROUNDS_HALF = 0x80000000;
 
-// `runs`: see control Slot.
-control Opening(inout headers_t hdr, inout metadata_t meta)(register<state_t> runs) {
+// `runs`: see control Slot, and `run` is the job's cell there. `run_state` and `ahead` are what it computes in. The packet
+// has `round`, `token` and `bucket`, and begins with `generation` if it opens a run; `hello`: it asks for the round that
+// the slot has. `above`: there is a switch above.
+control Opening(inout state_t state, inout state_t run_state, inout bit<32> ahead, inout bit<16> traits,
+                inout bit<32> reject, in opening_t opening, in slot_t run, in bit<32> round, in token_t token,
+                in bit<16> bucket, in bit<32> generation, in bool hello, in spray_t sprays, in bool above)(
+                register<state_t> runs) {
     // How far the packet's round is ahead of the slot's. A HELLO asks for the round that the slot has.
-    action compare_rounds() {
-        meta.scratch = hdr.sumwire.round - STATE_ROUND(meta.state);
-        if (hdr.sumwire.op == OP_NONE) {
-            meta.scratch = 0;
+    @hidden action compare_rounds() {
+        ahead = round - STATE_ROUND(state);
+        if (hello) {
+            ahead = 0;
         }
     }
 
-    action forget_state() {
-        meta.traits = meta.traits | TRAIT_FRESH;
-        meta.state = meta.admission.opening ++ 104w0;
+    @hidden action forget_state() {
+        traits = traits | TRAIT_FRESH;
+        state = opening ++ 104w0;
     }
 
     // The round begins a run, if it closes.
-    action opens_run() {
-        meta.state = meta.state | (1 << STATE_OPENS_AT);
+    @hidden action opens_run() {
+        state = state | (1 << STATE_OPENS_AT);
     }
 
     // The generation that the packet names, or the job's. A greeting's token is that generation, and the first element of
     // what opens a run. So what was sent to a switch before it forgot its slots begins nothing in it afterwards.
-    action read_generation() {
-        meta.scratch = OPENING_OWNER(meta.admission.opening);
-        if (meta.traits & (TRAIT_FROM_ABOVE | TRAIT_BARE) == 0) {
-            if (hdr.sumwire.token >= TOKENS_OF_RUNS) {
-                if (hdr.sumwire.bucket == BUCKET_OPENS_RUN) {
-                    meta.scratch = WORD0[1023:992];
+    @hidden action read_generation() {
+        ahead = OPENING_OWNER(opening);
+        if (traits & (TRAIT_FROM_ABOVE | TRAIT_BARE) == 0) {
+            if (token >= TOKENS_OF_RUNS) {
+                if (bucket == BUCKET_OPENS_RUN) {
+                    ahead = generation;
                 }
-            } else if (hdr.sumwire.token != TOKEN_NONE) {
-                meta.scratch = hdr.sumwire.token[31:0];
+            } else if (token != TOKEN_NONE) {
+                ahead = token[31:0];
             }
         }
     }
 
-    action read_run() {
-        runs.read(meta.joined, meta.admission.slot - (slot_t)hdr.sumwire.slot);
+    @hidden action read_run() {
+        runs.read(run_state, run);
     }
 
     // How far the packet's round is ahead of the one in which the job's run was opened.
-    action compare_with_opening() {
-        meta.scratch = hdr.sumwire.round - STATE_ROUND(meta.joined);
+    @hidden action compare_with_opening() {
+        ahead = round - STATE_ROUND(run_state);
     }
 
-    action is_older() {
-        meta.traits = meta.traits | TRAIT_OLDER;
+    @hidden action is_older() {
+        traits = traits | TRAIT_OLDER;
     }
 
-    action is_of_another_call() {
-        meta.traits = meta.traits | TRAIT_REFUSED;
-        meta.reject = REJECT_CALL;
+    @hidden action is_of_another_call() {
+        traits = traits | TRAIT_REFUSED;
+        reject = REJECT_CALL;
     }
 
-    action is_of_another_run() {
-        meta.traits = meta.traits | TRAIT_REFUSED;
-        meta.reject = REJECT_TOKEN;
+    @hidden action is_of_another_run() {
+        traits = traits | TRAIT_REFUSED;
+        reject = REJECT_TOKEN;
     }
 
-    action is_of_another_round() {
-        meta.traits = meta.traits | TRAIT_REFUSED;
-        meta.reject = REJECT_ROUND;
+    @hidden action is_of_another_round() {
+        traits = traits | TRAIT_REFUSED;
+        reject = REJECT_ROUND;
     }
 
     apply {
-        if (STATE_OPENING(meta.state) != meta.admission.opening) {
+        if (STATE_OPENING(state) != opening) {
             compare_rounds();
-            if (STATE_RUN(meta.state) == OPENING_RUN(meta.admission.opening) && meta.scratch == 1) {
+            if (STATE_RUN(state) == OPENING_RUN(opening) && ahead == 1) {
                 // Nearly always: the next round of the slot's run.
                 forget_state();
-            } else if (hdr.sumwire.token < TOKENS_OF_RUNS || hdr.sumwire.bucket == BUCKET_OPENS_RUN ||
-                       meta.traits & TRAIT_ANY_CALL != 0 ||
-                       (meta.admission.sprays == SPRAY_HASH && !hdr.above.isValid())) {
+            } else if (token < TOKENS_OF_RUNS || bucket == BUCKET_OPENS_RUN ||
+                       traits & TRAIT_ANY_CALL != 0 ||
+                       (sprays == SPRAY_HASH && !above)) {
                 // What belongs to no run, and all where a slot's rounds are divided among several roots: the round alone
                 // decides.
-                if (STATE_OWNER(meta.state) != OPENING_OWNER(meta.admission.opening) ||
-                    (meta.scratch != 0 && meta.scratch < ROUNDS_HALF)) {
+                if (STATE_OWNER(state) != OPENING_OWNER(opening) ||
+                    (ahead != 0 && ahead < ROUNDS_HALF)) {
                     read_generation();
-                    if (meta.scratch != OPENING_OWNER(meta.admission.opening)) {
+                    if (ahead != OPENING_OWNER(opening)) {
                         is_of_another_run();
                     } else {
                         forget_state();
-                        if (hdr.sumwire.token >= TOKENS_OF_RUNS && hdr.sumwire.bucket == BUCKET_OPENS_RUN) {
+                        if (token >= TOKENS_OF_RUNS && bucket == BUCKET_OPENS_RUN) {
                             opens_run();
                         }
                     }
-                } else if (meta.scratch != 0) {
+                } else if (ahead != 0) {
                     is_older();
-                } else if (meta.traits & TRAIT_ANY_CALL == 0) {
+                } else if (traits & TRAIT_ANY_CALL == 0) {
                     is_of_another_call();
                 }
-            } else if (STATE_RUN(meta.state) == OPENING_RUN(meta.admission.opening)) {
-                if (meta.scratch == 0) {
+            } else if (STATE_RUN(state) == OPENING_RUN(opening)) {
+                if (ahead == 0) {
                     is_of_another_call();
-                } else if (meta.scratch >= ROUNDS_HALF) {
+                } else if (ahead >= ROUNDS_HALF) {
                     is_older();
-                } else if (hdr.above.isValid() || meta.admission.sprays == SPRAY_ROOT) {
+                } else if (above || sprays == SPRAY_ROOT) {
                     // Results that a lower switch has missed its workers may have from others. At a root the slot may
                     // have been another root's meanwhile.
                     forget_state();
@@ -121,18 +124,18 @@ control Opening(inout headers_t hdr, inout metadata_t meta)(register<state_t> ru
                 // A switch that has others below takes any later one, as above. Where a newer greeting has begun in the
                 // slot the run has no rounds any more: a late packet must not close one of them a second time.
                 read_run();
-                if (STATE_RUN(meta.joined) != OPENING_RUN(meta.admission.opening)) {
+                if (STATE_RUN(run_state) != OPENING_RUN(opening)) {
                     is_of_another_run();
-                } else if (STATE_OWNER(meta.state) == OPENING_OWNER(meta.admission.opening) && meta.scratch == 0) {
+                } else if (STATE_OWNER(state) == OPENING_OWNER(opening) && ahead == 0) {
                     is_of_another_call();
-                } else if (STATE_OWNER(meta.state) == OPENING_OWNER(meta.admission.opening) &&
-                           meta.scratch >= ROUNDS_HALF) {
+                } else if (STATE_OWNER(state) == OPENING_OWNER(opening) &&
+                           ahead >= ROUNDS_HALF) {
                     is_older();
                 } else {
                     compare_with_opening();
-                    if (meta.scratch <= 1 ||
-                        (meta.scratch < ROUNDS_HALF &&
-                         (hdr.above.isValid() || meta.admission.sprays == SPRAY_ROOT))) {
+                    if (ahead <= 1 ||
+                        (ahead < ROUNDS_HALF &&
+                         (above || sprays == SPRAY_ROOT))) {
                         forget_state();
                     } else {
                         is_of_another_round();

@@ -20,13 +20,13 @@ control Refusal(inout headers_t hdr, inout metadata_t meta, inout standard_metad
     register<bit<48>>(PORTS_MAX) last_refusal;  // us
 
     // The time since the last refusal at this port.
-    action see_port() {
+    @hidden action see_port() {
         meta.scratch = (bit<32>)standard_metadata.ingress_port;
         last_refusal.read(meta.passed, meta.scratch);
         meta.passed = standard_metadata.ingress_global_timestamp - meta.passed;
     }
 
-    action refuse() {
+    @hidden action refuse() {
         last_refusal.write(meta.scratch, standard_metadata.ingress_global_timestamp);
         hdr.sumwire.version = SUMWIRE_VERSION;
         hdr.sumwire.kind = KIND_REFUSED;
@@ -49,7 +49,8 @@ control Refusal(inout headers_t hdr, inout metadata_t meta, inout standard_metad
             see_port();
             if (meta.passed >= REFUSAL_GAP_US) {
                 refuse();
-                reply_headers.apply(hdr, meta);
+                reply_headers.apply(hdr.ethernet, hdr.ipv4, hdr.udp, hdr.sumwire.words, meta.lookup_address,
+                                    meta.switch_mac);
             }
         }
     }

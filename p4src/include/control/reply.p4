@@ -13,19 +13,20 @@
 #include "../state.p4"
 
 // Ingress: Ethernet, IPv4 and UDP of what the switch sends, but for the receiver's address.
-control ReplyHeaders(inout headers_t hdr, in metadata_t meta) {
+control ReplyHeaders(inout ethernet_h ethernet, inout ipv4_h ipv4, inout udp_h udp, in bit<8> words, in ipv4_t address,
+                     in mac_t mac) {
     apply {
-        hdr.udp.len = UDP_BYTES + SUMWIRE_BYTES + (bit<16>)hdr.sumwire.words * WORD_BYTES;
-        hdr.udp.checksum = 0;
-        hdr.udp.src_port = SUMWIRE_PORT;
-        hdr.ipv4.total_len = IPV4_BYTES + hdr.udp.len;
+        udp.len = UDP_BYTES + SUMWIRE_BYTES + (bit<16>)words * WORD_BYTES;
+        udp.checksum = 0;
+        udp.src_port = SUMWIRE_PORT;
+        ipv4.total_len = IPV4_BYTES + udp.len;
         // The priority of the packet that it answers, and drop class 0: a lost result loses all that went into it.
-        hdr.ipv4.dscp = hdr.ipv4.dscp & DSCP_PRIORITY;
-        hdr.ipv4.ecn = ECN_ECT;
-        hdr.ipv4.id = 0;
-        hdr.ipv4.ttl = RESULT_TTL;
-        hdr.ipv4.src = meta.lookup_address;
-        hdr.ethernet.src = meta.switch_mac;
+        ipv4.dscp = ipv4.dscp & DSCP_PRIORITY;
+        ipv4.ecn = ECN_ECT;
+        ipv4.id = 0;
+        ipv4.ttl = RESULT_TTL;
+        ipv4.src = address;
+        ethernet.src = mac;
     }
 }
 
@@ -35,18 +36,18 @@ control Reply(inout headers_t hdr,
               inout standard_metadata_t standard_metadata) {
     ReplyHeaders() reply_headers;
 
-    action to_sender() {
+    @hidden action to_sender() {
         meta.reply = REPLY_TO_WORKER;
         standard_metadata.egress_spec = standard_metadata.ingress_port;
     }
 
-    action to_group() {
+    @hidden action to_group() {
         meta.reply = REPLY_TO_WORKER;
         standard_metadata.mcast_grp = meta.admission.group;
     }
 
     // To the switch above this one is a worker. The partial result takes its flags along.
-    action send_up() {
+    @hidden action send_up() {
         // A FLUSH is passed on if any number is enough for it: how many are in here says nothing of the whole tree.
         // It goes along when a partial result is sent again: by then the switch above has had time for the others.
         if (meta.verdict == VERDICT_ASK && hdr.sumwire.contributors == 0) {
@@ -66,7 +67,7 @@ control Reply(inout headers_t hdr,
         standard_metadata.egress_spec = hdr.above.port[8:0];
     }
 
-    action fill_result() {
+    @hidden action fill_result() {
         hdr.sumwire.kind = KIND_RESULT;
         hdr.sumwire.count = STATE_COUNT(meta.state);
         hdr.sumwire.contributors = STATE_CONTRIBUTORS(meta.state);
@@ -74,7 +75,7 @@ control Reply(inout headers_t hdr,
         hdr.sumwire.cut = STATE_CUT(meta.state);
     }
 
-    action fill_inform() {
+    @hidden action fill_inform() {
         hdr.sumwire.kind = KIND_INFORM;
         hdr.sumwire.round = STATE_ROUND(meta.state);
         hdr.sumwire.count = STATE_COUNT(meta.state);
@@ -87,13 +88,13 @@ control Reply(inout headers_t hdr,
     }
 
     // A HELLO is also told what it speaks to.
-    action fill_hello() {
+    @hidden action fill_hello() {
         hdr.sumwire.bucket = meta.admission.digest[31:16];
         hdr.sumwire.chunk = PROGRAM_REVISION ++ meta.admission.digest[15:0];
         hdr.sumwire.token = (token_t)OPENING_OWNER(meta.admission.opening);
     }
 
-    action fill_stale() {
+    @hidden action fill_stale() {
         hdr.sumwire.kind = KIND_STALE;
         hdr.sumwire.round = STATE_ROUND(meta.state);
         hdr.sumwire.count = 0;
@@ -102,7 +103,7 @@ control Reply(inout headers_t hdr,
         hdr.sumwire.cut = 0;
     }
 
-    action drop_payload() {
+    @hidden action drop_payload() {
         hdr.sumwire.words = 0;
         hdr.word0.setInvalid();
         hdr.word1.setInvalid();
@@ -138,31 +139,37 @@ control Reply(inout headers_t hdr,
             // A notice of the switch above, as it is.
             to_group();
         }
-        reply_headers.apply(hdr, meta);
+        reply_headers.apply(hdr.ethernet, hdr.ipv4, hdr.udp, hdr.sumwire.words, meta.lookup_address, meta.switch_mac);
     }
 }
 
 // Egress: the address of the worker this replica goes to. Other replies have theirs.
-control ReplyAddress(inout headers_t hdr,
-                     in metadata_t meta,
-                     inout standard_metadata_t standard_metadata) {
+control ReplyAddress(inout ethernet_h ethernet,
+                     inout ipv4_h ipv4,
+                     inout udp_h udp,
+                     inout sumwire_h sumwire,
+                     inout standard_metadata_t standard_metadata,
+                     in bit<2> reply) {
     @id(ID_ACTION_ADDRESS)
+    @brief("Address a reply") @description("MAC address, IPv4 address and UDP port of the worker.")
     action address(@id(1) mac_t mac, @id(2) ipv4_t ip, @id(3) bit<16> udp_port) {
-        hdr.ethernet.dst = mac;
-        hdr.ipv4.dst = ip;
-        hdr.udp.dst_port = udp_port;
+        ethernet.dst = mac;
+        ipv4.dst = ip;
+        udp.dst_port = udp_port;
     }
 
     @id(ID_ACTION_NO_ADDRESS)
+    @brief("Drop a reply") @description("The worker has no row.")
     action no_address() {
         mark_to_drop(standard_metadata);
     }
 
     @id(ID_TABLE_REPLICA)
+    @brief("Workers' addresses") @description("By job and worker: where a reply goes.")
     table replica {
         key = {
-            hdr.sumwire.job : exact @id(1) @name("job");
-            hdr.sumwire.worker : exact @id(2) @name("worker");
+            sumwire.job : exact @id(1) @name("job");
+            sumwire.worker : exact @id(2) @name("worker");
         }
         actions = {
             address;
@@ -173,13 +180,13 @@ control ReplyAddress(inout headers_t hdr,
     }
 
     apply {
-        if (meta.reply == REPLY_TO_WORKER) {
+        if (reply == REPLY_TO_WORKER) {
             // A replica's instance is its worker + 1; a reply to the sender alone has none.
             if (standard_metadata.egress_rid != 0) {
-                hdr.sumwire.worker = (worker_t)(standard_metadata.egress_rid - 1);
+                sumwire.worker = (worker_t)(standard_metadata.egress_rid - 1);
             }
             replica.apply();
-        } else if (meta.reply == REPLY_REFUSED) {
+        } else if (reply == REPLY_REFUSED) {
             // What it answers may have a payload, parsed or not.
             truncate(BARE_BYTES);
         }

@@ -49,21 +49,24 @@ header sign_weight_h {
 // p = incoming / (held + incoming) to 12 bits, as planes.
 control SignWeight(in bit<8> held, in bit<8> incoming, out sign_weight_h weight, inout bit<32> scratch) {
     // For the table, whose action makes it the probability, of 2^12.
-    action add_counts() {
+    @hidden action add_counts() {
         scratch = (bit<32>)(held + incoming);
     }
 
     @id(ID_ACTION_RECIPROCAL)
+    @brief("Take the probability") @description("of_both: 2^20 divided by the workers of packet and slot.")
     action reciprocal(@id(1) bit<32> of_both) {
         // of_both is 2^20 / both: 8 bits more than are kept, so that the result can be rounded.
         scratch = ((bit<32>)incoming * of_both + 128) >> 8;
     }
 
+    @brief("Keep the signs") @description("So many workers are not possible.")
     action no_probability() {
         scratch = 0;
     }
 
     @id(ID_TABLE_SIGN_RECIPROCAL)
+    @brief("Reciprocals") @description("By the workers of packet and slot together. The rows are the program's own.")
     table sign_reciprocal {
         key = {
             scratch : exact @id(2) @name("both");
@@ -92,7 +95,7 @@ control SignWeight(in bit<8> held, in bit<8> incoming, out sign_weight_h weight,
         }
     }
 
-    action spread() {
+    @hidden action spread() {
         weight.setValid();
         weight.draw = 0;
         weight.b0 = 0 - (word_t)scratch[0:0];
@@ -119,13 +122,13 @@ control SignWeight(in bit<8> held, in bit<8> incoming, out sign_weight_h weight,
 // One word of merged signs: where the draw says so, the slot's stay.
 control SignMerge(inout word_t held, in word_t signs, inout sign_weight_h weight,
                   inout word_t random_bits) {
-    action step() {
+    @hidden action step() {
         random_bits = random_bits ^ (random_bits << SIGN_SHIFT_A);
         random_bits = random_bits ^ (random_bits >> SIGN_SHIFT_B);
         random_bits = random_bits ^ (random_bits << SIGN_SHIFT_C);
     }
 
-    action merge() {
+    @hidden action merge() {
         step();
         weight.draw = random_bits & weight.b0;
         step();
@@ -173,17 +176,17 @@ control SignFold(inout headers_t hdr, inout metadata_t meta, out word_t random_b
 
     sign_weight_h weight;
 
-    action read_generator() {
+    @hidden action read_generator() {
         random_state.read(random_bits, 0);
     }
 
     // Registers start at 0, where a linear generator stays.
-    action seed_generator() {
+    @hidden action seed_generator() {
         random(meta.number, 64w1, 64w0xFFFFFFFFFFFFFFFF);
         random_bits = (word_t)meta.number * SIGN_SPREAD;
     }
 
-    action write_generator() {
+    @hidden action write_generator() {
         random_state.write(0, random_bits);
         weight.setInvalid();
     }

@@ -16,6 +16,9 @@
 #include "opening.p4"
 #include "verdict.p4"
 
+// The cell of the job in `runs`: its slot base.
+#define RUN (meta.admission.slot - (slot_t)hdr.sumwire.slot)
+
 control Slot(inout headers_t hdr, inout metadata_t meta) {
     register<state_t>(SLOTS_TOTAL) states;
     // Of the job's latest run, at its slot base: the state of the slot with which the run was opened. A switch that has
@@ -27,25 +30,30 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
     Verdict(states, runs) verdict;
     Aggregate() aggregate;
 
-    action read_state() {
+    @hidden action read_state() {
         states.read(meta.state, meta.admission.slot);
     }
 
     // An element of SUM32 left its range, which is known only now.
-    action mark_overflow() {
+    @hidden action mark_overflow() {
         meta.state = meta.state | ((state_t)FLAG_OVERFLOW << STATE_FLAGS_AT);
         states.write(meta.admission.slot, meta.state);
     }
 
     apply {
         read_state();
-        opening.apply(hdr, meta);
+        opening.apply(meta.state, meta.joined, meta.scratch, meta.traits, meta.reject, meta.admission.opening, RUN,
+                      hdr.sumwire.round, hdr.sumwire.token, hdr.sumwire.bucket, WORD0[1023:992],
+                      hdr.sumwire.op == OP_NONE, meta.admission.sprays, hdr.above.isValid());
         // Nearly every packet is a whole contribution without flags to an open slot. The table would be a detour.
-        if (meta.traits & TRAITS_UNUSUAL == 0 && hdr.sumwire.flags == 0 && hdr.ipv4.ecn != ECN_CE &&
-            meta.state & (STATE_UNUSUAL | ((state_t)meta.admission.worker_bit << STATE_CONTRIBUTORS_AT)) == 0) {
-            join.apply(hdr, meta);
+        if (IS_USUAL(meta.state, meta.traits, meta.admission.worker_bit, hdr.sumwire.flags, hdr.ipv4.ecn == ECN_CE)) {
+            join.apply(meta.state, meta.traits, meta.effects, meta.verdict, meta.admission.slot,
+                       meta.admission.worker_bit, meta.admission.quorum, hdr.sumwire.count, hdr.above.isValid());
         } else if (meta.reject == REJECT_NONE) {
-            verdict.apply(hdr, meta);
+            verdict.apply(meta.state, meta.joined, meta.traits, meta.effects, meta.verdict, meta.admission.slot, RUN,
+                          meta.admission.worker_bit, meta.admission.quorum, hdr.sumwire.contributors, hdr.sumwire.flags,
+                          hdr.sumwire.count, hdr.sumwire.cut, hdr.ipv4.ecn == ECN_CE, hdr.sumwire.kind == KIND_STALE,
+                          hdr.above.isValid(), hdr.above.worker_bit);
         }
         if (meta.effects & ~EFFECT_TELLS != 0) {
             aggregate.apply(hdr, meta);
@@ -55,5 +63,7 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
         }
     }
 }
+
+#undef RUN
 
 #endif

@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The Sumwire authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The sum of each of the 32 signed elements of a word. A sum that leaves the range of 32 bits wraps, and its sign bit
-// is set in `overflow`: both addends have the same sign, and the sum has the other.
+// The sum of each of the 32 signed elements of each word.
 
 #ifndef SUMWIRE_SUM32_P4_
 #define SUMWIRE_SUM32_P4_
@@ -11,32 +10,15 @@
 #include "../metadata.p4"
 #include "elements.p4"
 
-// The wrapped sum of two words.
-#define SUM_OF_ELEMENTS(a, b) \
-    ((((a & ELEMENTS_LOW) + (b & ELEMENTS_LOW)) & ELEMENTS_LOW) \
-     | (((a & ELEMENTS_HIGH) + (b & ELEMENTS_HIGH)) & ELEMENTS_HIGH))
-
-control Sum32(inout word_t sum, in word_t addend, inout word_t overflow) {
-    action add() {
-        overflow = overflow
-            | ((sum ^ SUM_OF_ELEMENTS(sum, addend)) & (((sum ^ addend) & ELEMENTS_SIGN) ^ ELEMENTS_SIGN));
-        sum = SUM_OF_ELEMENTS(sum, addend);
-    }
-
-    apply {
-        add();
-    }
-}
-
 control Sum32Fold(inout headers_t hdr, inout metadata_t meta, out word_t overflow) {
-    Sum32() add0;
-    Sum32() add1;
-    Sum32() add2;
-    Sum32() add3;
-    Sum32() add4;
-    Sum32() add5;
-    Sum32() add6;
-    Sum32() add7;
+    AddElements() add0;
+    AddElements() add1;
+    AddElements() add2;
+    AddElements() add3;
+    AddElements() add4;
+    AddElements() add5;
+    AddElements() add6;
+    AddElements() add7;
 
     apply {
         overflow = 0;

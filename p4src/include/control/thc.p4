@@ -23,6 +23,7 @@
 
 control ThcLookup(in headers_t hdr, inout metadata_t meta) {
     @id(ID_ACTION_COEFFICIENTS_LOW)
+    @brief("Look up low planes") @description("The coefficients of the five low bits of the job's value table.")
     action coefficients_low(
             @id(1) word_t p0_c00, @id(2) word_t p0_c01, @id(3) word_t p0_c02, @id(4) word_t p0_c03,
             @id(5) word_t p0_c04, @id(6) word_t p0_c05, @id(7) word_t p0_c06, @id(8) word_t p0_c07,
@@ -67,10 +68,12 @@ control ThcLookup(in headers_t hdr, inout metadata_t meta) {
     }
 
     @id(ID_ACTION_LOW_ZERO)
+    @brief("Low planes are 0") @description("The job has no value table.")
     action low_zero() {
     }
 
     @id(ID_ACTION_COEFFICIENTS_HIGH)
+    @brief("Look up high planes") @description("The coefficients of the three high bits of the job's value table.")
     action coefficients_high(
             @id(1) word_t p5_c00, @id(2) word_t p5_c01, @id(3) word_t p5_c02, @id(4) word_t p5_c03,
             @id(5) word_t p5_c04, @id(6) word_t p5_c05, @id(7) word_t p5_c06, @id(8) word_t p5_c07,
@@ -99,10 +102,12 @@ control ThcLookup(in headers_t hdr, inout metadata_t meta) {
     }
 
     @id(ID_ACTION_HIGH_ZERO)
+    @brief("High planes are 0") @description("All values of the job's table are below 32.")
     action high_zero() {
     }
 
     @id(ID_TABLE_THC_LOW)
+    @brief("Value tables, low bits") @description("By job: the five low bits of what THC's indices stand for.")
     table thc_low {
         key = {
             hdr.sumwire.job : exact @id(1) @name("job");
@@ -117,6 +122,8 @@ control ThcLookup(in headers_t hdr, inout metadata_t meta) {
 
     // A table of its own: most jobs' values are below 32 and have no high planes, so they need no row here.
     @id(ID_TABLE_THC_HIGH)
+    @brief("Value tables, high bits")
+    @description("By job: the three high bits. Most jobs' values are below 32 and need no row.")
     table thc_high {
         key = {
             hdr.sumwire.job : exact @id(1) @name("job");

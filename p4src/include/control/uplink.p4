@@ -16,15 +16,16 @@ control Uplink(inout headers_t hdr, inout metadata_t meta, in standard_metadata_
     Mix32() mix;
 
     // Every switch computes the same hash of slot and round, so all contributions of a chunk meet at one switch above.
-    action salt() {
+    @hidden action salt() {
         meta.scratch = ((bit<32>)hdr.sumwire.slot * SALT_SLOT) ^ (hdr.sumwire.round * SALT_ROUND);
     }
 
-    action select_by_hash() {
+    @hidden action select_by_hash() {
         meta.selector = meta.scratch[15:0];
     }
 
     @id(ID_ACTION_TO_PARENT)
+    @brief("Send up") @description("Port and addresses of the switch above, and this switch's seat there.")
     action to_parent(@id(1) port_t port, @id(2) mac_t mac, @id(3) ipv4_t address, @id(4) worker_t worker,
                      @id(5) bitmap_t worker_bit) {
         hdr.above.setValid();
@@ -36,12 +37,15 @@ control Uplink(inout headers_t hdr, inout metadata_t meta, in standard_metadata_
     }
 
     @id(ID_ACTION_IS_ROOT)
+    @brief("Send nothing up") @description("No switch is above: this one's sums are the results.")
     action is_root() {
     }
 
     // Ternary: rows match the low bits of the selector, and so divide a job's slots among several switches above, or
     // its chunks one by one where the selector is a hash.
     @id(ID_TABLE_UPLINK)
+    @brief("Switches above")
+    @description("By job and selector: low bits of the slot, or a hash of slot and round. Most jobs need one row.")
     table uplink {
         key = {
             hdr.sumwire.job : exact @id(1) @name("job");

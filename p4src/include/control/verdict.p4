@@ -6,9 +6,7 @@
 #ifndef SUMWIRE_VERDICT_P4_
 #define SUMWIRE_VERDICT_P4_
 
-#include "../headers.p4"
 #include "../ids.p4"
-#include "../metadata.p4"
 #include "../state.p4"
 #include "loss.p4"
 
@@ -29,167 +27,190 @@ const bit<16> FLUSHES = 0x0002;    // a FLUSH, and as many are in as its sender 
 // trimmed ones where the result has no room in them.
 const bit<16> ASKS = TRAIT_BARE;
 
-control Verdict(inout headers_t hdr, inout metadata_t meta)(register<state_t> states, register<state_t> runs) {
+// `states`, `runs`: see control Slot. `joined` is what it computes in. `run`: the job's cell in `runs`. The packet has
+// `contributors`, `flags`, `count` and `cut`; `marked`: it met a long queue; `is_stale`: it is a STALE. `above`: there is
+// a switch above, where this one has the bit `seat`.
+control Verdict(inout state_t state, inout state_t joined, inout bit<16> traits, inout bit<8> effects,
+                inout bit<32> verdict, in slot_t slot, in slot_t run, in bitmap_t worker_bit, in bit<8> quorum,
+                in bitmap_t contributors, in bit<8> flags, in bit<8> count, in bit<8> cut, in bool marked,
+                in bool is_stale, in bool above, in bitmap_t seat)(
+                register<state_t> states, register<state_t> runs) {
     MarkLoss(states) mark_loss;
 
     // The key of the verdict, and the state with this contribution in, whatever the packet is.
-    action compare() {
+    @hidden action compare() {
         // A worker whose contribution was void is counted already.
-        bit<8> arrivals = STATE_ARRIVED(meta.state)
-            + (bit<8>)(bit<1>)(STATE_VOIDED(meta.state) & meta.admission.worker_bit == 0);
-        meta.traits = meta.traits
-            | (10w0 ++ STATE_PHASE(meta.state)
-               ++ (bit<1>)(STATE_CONTRIBUTORS(meta.state) & meta.admission.worker_bit != 0)
-               ++ (bit<1>)(arrivals >= meta.admission.quorum)
-               ++ (bit<1>)(hdr.sumwire.flags & FLAG_FLUSH != 0 &&
-                           (bit<32>)STATE_ARRIVED(meta.state) >= hdr.sumwire.contributors)
+        bit<8> arrivals = STATE_ARRIVED(state)
+            + (bit<8>)(bit<1>)(STATE_VOIDED(state) & worker_bit == 0);
+        traits = traits
+            | (10w0 ++ STATE_PHASE(state)
+               ++ (bit<1>)(STATE_CONTRIBUTORS(state) & worker_bit != 0)
+               ++ (bit<1>)(arrivals >= quorum)
+               ++ (bit<1>)(flags & FLAG_FLUSH != 0 &&
+                           (bit<32>)STATE_ARRIVED(state) >= contributors)
                // A packet of two words has no room for the eight words of a whole result: its sender shall ask again.
-               ++ (bit<1>)(meta.traits & TRAIT_TRIMMED != 0 && STATE_PHASE(meta.state) == PHASE_CLOSED &&
-                           STATE_CUT(meta.state) & CUT_RESULT == 0));
+               ++ (bit<1>)(traits & TRAIT_TRIMMED != 0 && STATE_PHASE(state) == PHASE_CLOSED &&
+                           STATE_CUT(state) & CUT_RESULT == 0));
         // A result of no contributors would be refused by the hosts: where all others are void, the last one counts.
-        if (arrivals >= meta.admission.quorum && STATE_COUNT(meta.state) == 0) {
-            meta.traits = meta.traits & ~TRAIT_VOID;
+        if (arrivals >= quorum && STATE_COUNT(state) == 0) {
+            traits = traits & ~TRAIT_VOID;
         }
-        meta.joined = meta.state;
-        STATE_ARRIVED(meta.joined) = arrivals;
+        joined = state;
+        STATE_ARRIVED(joined) = arrivals;
         // The flags of a partial result hold of the whole sum.
-        STATE_FLAGS(meta.joined) = STATE_FLAGS(meta.joined) | (hdr.sumwire.flags & FLAGS_KEPT);
-        if (hdr.ipv4.ecn == ECN_CE) {
-            STATE_FLAGS(meta.joined) = STATE_FLAGS(meta.joined) | FLAG_CE;
+        STATE_FLAGS(joined) = STATE_FLAGS(joined) | (flags & FLAGS_KEPT);
+        if (marked) {
+            STATE_FLAGS(joined) = STATE_FLAGS(joined) | FLAG_CE;
         }
-        if (meta.traits & TRAIT_TRIMMED != 0) {
-            STATE_CUT(meta.joined) = STATE_CUT(meta.joined) + 2;
+        if (traits & TRAIT_TRIMMED != 0) {
+            STATE_CUT(joined) = STATE_CUT(joined) + 2;
         }
-        if (meta.traits & TRAIT_VOID != 0) {
-            STATE_VOIDED(meta.joined) = STATE_VOIDED(meta.joined) | meta.admission.worker_bit;
+        if (traits & TRAIT_VOID != 0) {
+            STATE_VOIDED(joined) = STATE_VOIDED(joined) | worker_bit;
         } else {
-            STATE_VOIDED(meta.joined) = STATE_VOIDED(meta.joined) & ~meta.admission.worker_bit;
-            STATE_CONTRIBUTORS(meta.joined) = STATE_CONTRIBUTORS(meta.joined) | meta.admission.worker_bit;
-            STATE_COUNT(meta.joined) = STATE_COUNT(meta.joined) + hdr.sumwire.count;
+            STATE_VOIDED(joined) = STATE_VOIDED(joined) & ~worker_bit;
+            STATE_CONTRIBUTORS(joined) = STATE_CONTRIBUTORS(joined) | worker_bit;
+            STATE_COUNT(joined) = STATE_COUNT(joined) + count;
         }
     }
 
     // The sum is complete here: a root answers, a lower switch passes it on and waits.
-    action close() {
-        if (hdr.above.isValid()) {
-            meta.effects = meta.effects | (EFFECT_CLOSES | EFFECT_GOES_UP);
-            meta.state = meta.state | ((state_t)PHASE_WAITING << STATE_PHASE_AT);
+    @hidden action close() {
+        if (above) {
+            effects = effects | (EFFECT_CLOSES | EFFECT_GOES_UP);
+            state = state | ((state_t)PHASE_WAITING << STATE_PHASE_AT);
         } else {
-            meta.effects = meta.effects | (EFFECT_CLOSES | EFFECT_ANSWERS);
-            meta.state = meta.state | ((state_t)PHASE_CLOSED << STATE_PHASE_AT);
+            effects = effects | (EFFECT_CLOSES | EFFECT_ANSWERS);
+            state = state | ((state_t)PHASE_CLOSED << STATE_PHASE_AT);
         }
-        states.write(meta.admission.slot, meta.state);
+        states.write(slot, state);
     }
 
     @id(ID_ACTION_FIRST)
+    @brief("Open a round") @description("The slot holds this contribution.")
     action first() {
-        meta.verdict = VERDICT_FIRST;
-        meta.effects = EFFECT_FOLDS;
-        meta.state = meta.joined;
-        states.write(meta.admission.slot, meta.state);
+        verdict = VERDICT_FIRST;
+        effects = EFFECT_FOLDS;
+        state = joined;
+        states.write(slot, state);
     }
 
     @id(ID_ACTION_ADD)
+    @brief("Add") @description("The contribution is added, and more are to come.")
     action add() {
-        meta.verdict = VERDICT_ADD;
-        meta.effects = EFFECT_FOLDS;
-        meta.state = meta.joined;
-        states.write(meta.admission.slot, meta.state);
+        verdict = VERDICT_ADD;
+        effects = EFFECT_FOLDS;
+        state = joined;
+        states.write(slot, state);
     }
 
     @id(ID_ACTION_LAST)
+    @brief("Add and close") @description("With this contribution the quorum is in.")
     action last() {
-        meta.verdict = VERDICT_LAST;
-        meta.effects = EFFECT_FOLDS;
-        meta.state = meta.joined;
+        verdict = VERDICT_LAST;
+        effects = EFFECT_FOLDS;
+        state = joined;
         close();
     }
 
     @id(ID_ACTION_DUPLICATE)
+    @brief("Repeat the result") @description("The slot is closed: its result is sent to the worker again.")
     action duplicate() {
-        meta.verdict = VERDICT_DUPLICATE;
-        meta.effects = EFFECT_ANSWERS;
+        verdict = VERDICT_DUPLICATE;
+        effects = EFFECT_ANSWERS;
     }
 
     @id(ID_ACTION_REPEAT)
+    @brief("Ignore") @description("The worker's contribution is in already.")
     action repeat() {
-        meta.verdict = VERDICT_REPEAT;
+        verdict = VERDICT_REPEAT;
     }
 
     @id(ID_ACTION_FLUSH_SLOT)
+    @brief("Close early") @description("A worker asks to close the slot without those who are missing.")
     action flush_slot() {
-        meta.verdict = VERDICT_FLUSH;
+        verdict = VERDICT_FLUSH;
         // A FLUSH that says how few are enough is of a bounded loss: the sum is valid. Else the result is of no use.
-        if (hdr.sumwire.contributors == 0) {
-            meta.state = meta.state | ((state_t)FLAG_INCOMPLETE << STATE_FLAGS_AT);
+        if (contributors == 0) {
+            state = state | ((state_t)FLAG_INCOMPLETE << STATE_FLAGS_AT);
         } else {
-            meta.state = meta.state | ((state_t)FLAG_MISSING << STATE_FLAGS_AT);
+            state = state | ((state_t)FLAG_MISSING << STATE_FLAGS_AT);
         }
         close();
     }
 
     @id(ID_ACTION_STALE)
+    @brief("Tell of a newer round") @description("The packet's round is over: its sender is told the slot's.")
     action stale() {
-        meta.verdict = VERDICT_STALE;
-        meta.effects = EFFECT_TELLS;
+        verdict = VERDICT_STALE;
+        effects = EFFECT_TELLS;
     }
 
     @id(ID_ACTION_ASK)
+    @brief("Send up again") @description("The partial result is sent to the switch above once more.")
     action ask() {
-        meta.verdict = VERDICT_ASK;
-        meta.effects = EFFECT_GOES_UP;
+        verdict = VERDICT_ASK;
+        effects = EFFECT_GOES_UP;
     }
 
     // The result of the switch above replaces what is here. Its contributors are switches: a worker is in the result if
     // it is in this switch's partial result and this switch is in the result.
     @id(ID_ACTION_DOWN)
+    @brief("Take a result") @description("The result of the switch above replaces what the slot holds.")
     action down() {
-        meta.verdict = VERDICT_DOWN;
-        meta.effects = EFFECT_TAKES | EFFECT_ANSWERS;
-        if (meta.traits & TRAIT_SIX_WORDS != 0) {
-            meta.effects = EFFECT_TAKES | EFFECT_ANSWERS | EFFECT_FILLS;
+        verdict = VERDICT_DOWN;
+        effects = EFFECT_TAKES | EFFECT_ANSWERS;
+        if (traits & TRAIT_SIX_WORDS != 0) {
+            effects = EFFECT_TAKES | EFFECT_ANSWERS | EFFECT_FILLS;
         }
-        if (hdr.sumwire.contributors & hdr.above.worker_bit == 0) {
-            STATE_CONTRIBUTORS(meta.state) = 0;
+        if (contributors & seat == 0) {
+            STATE_CONTRIBUTORS(state) = 0;
         }
-        STATE_COUNT(meta.state) = hdr.sumwire.count;
-        STATE_FLAGS(meta.state) = STATE_FLAGS(meta.state) | hdr.sumwire.flags;
-        STATE_CUT(meta.state) = hdr.sumwire.cut;
-        STATE_PHASE(meta.state) = PHASE_CLOSED;
-        states.write(meta.admission.slot, meta.state);
+        STATE_COUNT(state) = count;
+        STATE_FLAGS(state) = STATE_FLAGS(state) | flags;
+        STATE_CUT(state) = cut;
+        STATE_PHASE(state) = PHASE_CLOSED;
+        states.write(slot, state);
     }
 
     @id(ID_ACTION_KNOWN)
+    @brief("Ignore a result") @description("The result of the switch above is here already, or too late.")
     action known() {
-        meta.verdict = VERDICT_KNOWN;
+        verdict = VERDICT_KNOWN;
     }
 
     // A STALE of the switch above tells of a newer round than the one that is here, a REFUSED is about this one.
     @id(ID_ACTION_RELAY)
+    @brief("Pass a notice on") @description("What the switch above says goes to the workers.")
     action relay() {
-        if ((bit<1>)(meta.traits & TRAIT_FRESH != 0) == (bit<1>)(hdr.sumwire.kind == KIND_STALE)) {
-            meta.verdict = VERDICT_RELAY;
-            meta.effects = EFFECT_TELLS;
+        if ((bit<1>)(traits & TRAIT_FRESH != 0) == (bit<1>)is_stale) {
+            verdict = VERDICT_RELAY;
+            effects = EFFECT_TELLS;
         } else {
-            meta.verdict = VERDICT_KNOWN;
+            verdict = VERDICT_KNOWN;
         }
     }
 
     @id(ID_ACTION_INFORM)
+    @brief("Tell the slot's state") @description("The sender of a question is told how the slot stands.")
     action inform() {
-        meta.verdict = VERDICT_INFORM;
-        meta.effects = EFFECT_TELLS;
+        verdict = VERDICT_INFORM;
+        effects = EFFECT_TELLS;
     }
 
     @id(ID_ACTION_NO_VERDICT)
+    @brief("Do nothing") @description("The packet is in none of the situations.")
     action no_verdict() {
-        meta.verdict = VERDICT_NONE;
+        verdict = VERDICT_NONE;
     }
 
     @id(ID_TABLE_VERDICT)
-    table verdict {
+    @brief("Verdicts")
+    @description("By the situation of packet and slot: what becomes of both. The rows are the program's own.")
+    @name("verdict")
+    table situations {
         key = {
-            meta.traits : ternary @id(9) @name("situation");
+            traits : ternary @id(9) @name("situation");
         }
         actions = {
             first;
@@ -229,17 +250,17 @@ control Verdict(inout headers_t hdr, inout metadata_t meta)(register<state_t> st
         }
     }
 
-    action write_run() {
-        runs.write(meta.admission.slot - (slot_t)hdr.sumwire.slot, meta.state);
+    @hidden action write_run() {
+        runs.write(run, state);
     }
 
     apply {
         compare();
-        verdict.apply();
-        if (meta.effects & EFFECT_CLOSES != 0) {
-            mark_loss.apply(meta);
+        situations.apply();
+        if (effects & EFFECT_CLOSES != 0) {
+            mark_loss.apply(state, traits, effects, slot);
         }
-        if (STATE_OPENS(meta.state) == 1 && meta.effects & (EFFECT_CLOSES | EFFECT_TAKES) != 0) {
+        if (STATE_OPENS(state) == 1 && effects & (EFFECT_CLOSES | EFFECT_TAKES) != 0) {
             write_run();
         }
     }

@@ -28,6 +28,8 @@ control VirtualQueue(inout headers_t hdr, inout metadata_t meta, inout standard_
     bit<2> decision;
 
     @id(ID_ACTION_LIMIT)
+    @brief("Queue")
+    @description("rate: bytes in 1024 us. mark, drop3 to drop0, drop_all: lengths in bytes. trims: packets may be cut.")
     action limit(@id(1) bit<32> rate, @id(2) bit<32> mark, @id(3) bit<32> drop3, @id(4) bit<32> drop2,
                  @id(5) bit<32> drop1, @id(6) bit<32> drop0, @id(7) bit<32> drop_all, @id(8) bit<1> trims) {
         meta.scratch = (bit<32>)(standard_metadata.egress_port ++ (bit<1>)(hdr.ipv4.dscp & DSCP_PRIORITY != 0));
@@ -76,12 +78,14 @@ control VirtualQueue(inout headers_t hdr, inout metadata_t meta, inout standard_
     }
 
     @id(ID_ACTION_NO_LIMIT)
+    @brief("Do not queue") @description("The port has no virtual queue.")
     action no_limit() {
         drop = 0;
         decision = QUEUE_PASS;
     }
 
     @id(ID_TABLE_VIRTUAL_QUEUE)
+    @brief("Virtual queues") @description("By port: its rate, and from which lengths packets are marked, cut or lost.")
     table virtual_queue {
         key = {
             standard_metadata.egress_port : exact @id(1) @name("port");
@@ -96,18 +100,18 @@ control VirtualQueue(inout headers_t hdr, inout metadata_t meta, inout standard_
 
     // Updates IPv4's checksum for a field that grew by `more` (RFC 1624), in ones' complement: a wrong checksum stays
     // wrong, and options need not be known.
-    action grow(in bit<16> more) {
+    @hidden action grow(in bit<16> more) {
         bit<32> sum = (bit<32>)(~hdr.ipv4.checksum) + (bit<32>)more;
         sum = (sum & 0xFFFF) + (sum >> 16);
         hdr.ipv4.checksum = ~sum[15:0];
     }
 
-    action mark_packet() {
+    @hidden action mark_packet() {
         grow((bit<16>)(ECN_CE - hdr.ipv4.ecn));
         hdr.ipv4.ecn = ECN_CE;
     }
 
-    action trim_packet() {
+    @hidden action trim_packet() {
         hdr.pair2.setInvalid();
         hdr.sumwire.words = THC_WORDS_TRIMMED;
         hdr.sumwire.flags = hdr.sumwire.flags | FLAG_TRIMMED;
@@ -118,12 +122,12 @@ control VirtualQueue(inout headers_t hdr, inout metadata_t meta, inout standard_
         meta.number = meta.number - ((bit<64>)TRIMMED_BYTES << QUEUE_SHIFT);
     }
 
-    action count_decision() {
+    @hidden action count_decision() {
         queue_decisions.count(drop);
     }
 
     // A reply's length is new, a forwarded frame may have padding.
-    action charge() {
+    @hidden action charge() {
         if (meta.reply != REPLY_NONE) {
             meta.number = meta.number + ((bit<64>)(hdr.ipv4.total_len + ETHERNET_BYTES) << QUEUE_SHIFT);
         } else {
@@ -131,11 +135,11 @@ control VirtualQueue(inout headers_t hdr, inout metadata_t meta, inout standard_
         }
     }
 
-    action keep() {
+    @hidden action keep() {
         backlog.write(meta.scratch, meta.number);
     }
 
-    action drop_packet() {
+    @hidden action drop_packet() {
         mark_to_drop(standard_metadata);
     }
 

@@ -14,7 +14,7 @@
 // The complement of the least counter that wins among `count` votes, as planes of all ones or 0. That counter is half
 // of the votes, rounded up: a tie is plus, as is the sign of 0.
 control VoteThreshold(in bit<8> count, out word_t n3, out word_t n2, out word_t n1, out word_t n0) {
-    action spread() {
+    @hidden action spread() {
         bit<8> least = (count + 1) >> 1;
         n3 = (word_t)least[3:3] - 1;
         n2 = (word_t)least[2:2] - 1;
@@ -32,7 +32,7 @@ control VoteThreshold(in bit<8> count, out word_t n3, out word_t n2, out word_t 
 // of the three bits.
 control VoteMajority(in word_t c3, in word_t c2, in word_t c1, in word_t c0,
                      in word_t n3, in word_t n2, in word_t n1, in word_t n0, out word_t won) {
-    action compare() {
+    @hidden action compare() {
         won = c0 | n0;
         won = (c1 & n1) | ((c1 | n1) & won);
         won = (c2 & n2) | ((c2 | n2) & won);
@@ -48,13 +48,13 @@ control VoteMajority(in word_t c3, in word_t c2, in word_t c1, in word_t c0,
 // second.
 control VoteCounters(in headers_t hdr, inout metadata_t meta) {
     // Two planes of votes become counters of one bit.
-    action count_votes() {
+    @hidden action count_votes() {
         meta.sum.w3 = WORD0;
         meta.sum.w7 = WORD1;
     }
 
     // A lower switch sends counters, not its vote. They have three planes, for at most seven hosts.
-    action take_counters() {
+    @hidden action take_counters() {
         meta.sum.w1 = WORD0;
         meta.sum.w2 = WORD1;
         meta.sum.w3 = WORD2;
@@ -76,7 +76,7 @@ control VoteCounters(in headers_t hdr, inout metadata_t meta) {
 // planes as they were.
 control VoteAdder(inout word_t c3, inout word_t c2, inout word_t c1, inout word_t c0,
                   in word_t a3, in word_t a2, in word_t a1, in word_t a0) {
-    action add() {
+    @hidden action add() {
         c3 = SUM(c3, a3, CARRY(c2, a2, CARRY(c1, a1, (c0 & a0))));
         c2 = SUM(c2, a2, CARRY(c1, a1, (c0 & a0)));
         c1 = SUM(c1, a1, (c0 & a0));

@@ -118,12 +118,13 @@ def received(link: socket.socket) -> bytes:
 
 
 @contextmanager
-def running(program: Path, wired: Wires, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """bmv2 with a program's JSON, and its process. Raises NoBmv2Error if it ends before it listens."""
+def running(program: Path, wired: Wires, folder: Path, *options: str) -> Iterator[subprocess.Popen[bytes]]:
+    """bmv2 with a program's JSON, and its process; it serves P4Runtime at ``p4rt.sock`` in the folder. Raises
+    NoBmv2Error if it ends before it listens."""
     ports = [word for port in PORTS for word in ("-i", f"{port}@{wired.prefix}s{port}")]
     address = folder / "p4rt.sock"
     address.unlink(missing_ok=True)
-    command = [COMMAND, *thrift_option(), *ports, str(program), "--", "--grpc-server-addr", f"unix:{address}"]
+    command = [COMMAND, *thrift_option(), *options, *ports, str(program), "--", "--grpc-server-addr", f"unix:{address}"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
             deadline = time.monotonic() + _START_S

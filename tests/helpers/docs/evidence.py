@@ -197,6 +197,12 @@ EVIDENCE: Final[Mapping[Key, str | Shown]] = {
     ("trace.md: Trace", "text"): f"{_TRACES}::test_the_page_s_block_prints_what_the_page_says",
     ("trace.md: Trace (2)", "text"): f"{_TRACES}::test_the_frame_that_sumwire_drops",
     ("softswitch.md: How it works", ""): _DIAGRAM,
+    **{
+        (block.name, block.language): "tests/unit/docs/test_tutorials.py::test_excerpts_of_a_program_are_the_examples"
+        for block in pages.blocks_of(FOLDER.parent / "p4-library.md")
+        if block.language == "p4"
+    },
+    ("p4-library.md: What to include", ""): Shown("test_samples.py compiles the program with these options"),
     ("elastic.md: Start", ""): _INSTALL,
     ("elastic.md: Start (2)", ""): Shown("needs four servers; tests/system/test_elastic.py has it on loopback"),
     ("elastic.md: Start (3)", ""): Shown("needs four servers; tests/system/test_elastic.py has it on loopback"),

@@ -18,6 +18,7 @@ from sumwire.codec.sign import EfSignCodec, SignCodec, SsdmCodec, VoteCodec
 from sumwire.codec.sum32 import Sum32Codec
 from sumwire.config import parse_job
 from sumwire.job.control import Change
+from sumwire.job.gloo import Fallback
 from sumwire.job.session import FallbackOption
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
@@ -205,6 +206,14 @@ def collectives(rank: int, mapping: dict[str, Any], length: int) -> list[list[in
             outcome.append([len(str(error)) > 0])
         outcome.append([job.stats.fallbacks, job.stats.fallback_operations, job.stats.operations])
     return outcome
+
+
+def reductions(rank: int, ufuncs: list[str], numbers: list[list[int]]) -> list[list[int]]:
+    """What the process group makes of the ranks' numbers."""
+    fallback = Fallback(lambda: None)
+    found = [fallback.elementwise(ufunc, torch.tensor(numbers[rank])).tolist() for ufunc in ufuncs]
+    fallback.close()
+    return found
 
 
 def bad_after_fall_back(rank: int, mapping: dict[str, Any]) -> dict[str, Any]:

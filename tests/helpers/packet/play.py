@@ -67,6 +67,9 @@ class ProgramRig(Rig, Protocol):
     def install(self, queues: dict[int, model.Queue], degrades: dict[int, model.Degrade], first: int) -> None:
         """Virtual queues by port, with a frame of `first` bytes in each, and loss on purpose by job."""
 
+    def move(self, job: int, base: int) -> None:
+        """Let a job's slots begin elsewhere until the next renewal, whatever the controller would say."""
+
     def decisions(self) -> Counter[tuple[int, int, int, int]]:
         """What the virtual queues have decided since they were installed, by port, whether of tagged packets,
         drop class and decision."""

@@ -140,6 +140,12 @@ class Controlled:
         self._ports = tuple(queues)
         self._decided = self._decisions()
 
+    def move(self, job: int, base: int) -> None:
+        row = self._admissions[job]
+        moved = replace(row, args=(row.args[0], base, *row.args[2:]))
+        self._switch.write_all(self._program, [EntryChange(Write.MODIFY, moved)])
+        self._used.add(job)
+
     def _install(self, rows: Iterable[Entry]) -> None:
         """These rows in place of those of before."""
         wanted = {row.identity: row for row in rows}
@@ -242,6 +248,10 @@ class EnginesRig:
         self.clock.now += 1  # for queues to be emptied in
         for rig in self._rigs:
             rig.install(queues, degrades, first)
+
+    def move(self, job: int, base: int) -> None:
+        for rig in self._rigs:
+            rig.move(job, base)
 
     def exchange(self, port: int, frame: bytes) -> Frames:
         return self._agreed([rig.exchange(port, frame) for rig in self._rigs])

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from helpers.paths import ROOT
 PROGRAMS = Path(__file__).parent / "programs"
 EXAMPLES = ROOT / "examples" / "p4"
 MANIFEST = PROGRAMS / "sources.json"
+# Where others find p4src/aggregation.p4.
+LIBRARY = Path("p4src")
 # What the examples share; no program by itself.
 _INCLUDED = EXAMPLES / "around.p4"
 
@@ -31,17 +34,30 @@ def folder_of(name: str) -> Path:
     return _sources()[name].parent
 
 
+def included(source: Path) -> list[Path]:
+    """A source and all that it includes by a name in quotes, each once."""
+    found, left = [], [source]
+    while left:
+        one = left.pop()
+        if one not in found:
+            found.append(one)
+            names = re.findall(r'^#include "(.+)"$', one.read_text(), re.MULTILINE)
+            near = [((one.parent / name).resolve(), ROOT / LIBRARY / name) for name in names]
+            left += [beside if beside.exists() else library for beside, library in near]
+    return found
+
+
 def source_hash(name: str) -> str:
-    source = _sources()[name]
-    included = _INCLUDED.read_bytes() if source.parent == EXAMPLES else b""
-    return hashlib.sha256(source.read_bytes() + included).hexdigest()
+    texts = [path.read_bytes() for path in included(_sources()[name])]
+    return hashlib.sha256(b"".join(texts)).hexdigest()
 
 
 def compile_program(name: str, into: Path) -> None:
     """Writes NAME.json and NAME.p4info.txtpb. Paths are relative to the root, so the JSON is reproducible."""
     source = _sources()[name].relative_to(ROOT)
     outputs = ["-o", str(into / f"{name}.json"), "--p4runtime-files", str(into / f"{name}.p4info.txtpb")]
-    subprocess.run(["p4c-bm2-ss", "--std", "p4-16", *outputs, str(source)], cwd=ROOT, check=True, capture_output=True)
+    command = ["p4c-bm2-ss", "--std", "p4-16", "-I", str(LIBRARY), *outputs, str(source)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
 
 
 def main() -> None:

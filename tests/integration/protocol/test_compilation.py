@@ -5,11 +5,15 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
 from helpers.p4_tools import build, tna
 from helpers.paths import ROOT
+
+PROGRAMS = [ROOT / build.PROGRAM, *(ROOT / "examples" / "p4").glob("*.p4")]
+PROGRAMS = sorted(path.relative_to(ROOT) for path in PROGRAMS if " main;" in path.read_text())
 
 
 @pytest.mark.p4c
@@ -21,6 +25,15 @@ def test_recompilation_is_byte_equal(tmp_path: Path) -> None:
     build.compile_program(build.PROGRAM, tmp_path / "json", tmp_path / "p4info.txtpb")
     assert (tmp_path / "json").read_bytes() == (ROOT / build.JSON).read_bytes()
     assert (tmp_path / "p4info.txtpb").read_bytes() == (ROOT / build.P4INFO).read_bytes()
+
+
+@pytest.mark.p4c
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.stem)
+def test_p4c_warns_of_nothing(program: Path, tmp_path: Path) -> None:
+    command = [build.COMPILER, "-I", "p4src", str(program), "-o", str(tmp_path / "json")]
+    if '#include "aggregation.p4"' in (ROOT / program).read_text():
+        command += ["--Wdisable=unused", "--Wdisable=removed"]  # of the library it needs a part
+    assert subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stderr == ""
 
 
 @pytest.mark.tofino

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 from commonlib.version import __version__
+from google.protobuf import text_format
 from helpers.p4_tools import build, constants
 from helpers.paths import ROOT
+from p4.config.v1 import p4info_pb2
 from sumwire_protocol import program
 
 INCLUDE = ROOT / "p4src/include"
@@ -81,12 +83,20 @@ def test_every_id_is_in_one_file_and_the_next_free_ones_are_named() -> None:
         assert f"Next free: 0x{max(n for n in ids.values() if n >> 24 == kind) + 1:08X}." in text
 
 
+def test_every_table_and_action_has_a_description_for_clients() -> None:
+    described = text_format.Parse((ROOT / build.P4INFO).read_text(), p4info_pb2.P4Info())
+    every = {entity.preamble.id: entity.preamble for entity in (*described.tables, *described.actions)}
+    assert [each.name for each in every.values() if not (each.doc.brief and each.doc.description.endswith("."))] == []
+    used = {ref.id for table in described.tables for ref in table.action_refs}
+    assert used == {action.preamble.id for action in described.actions}, "other actions are @hidden"
+
+
 def test_the_program_has_the_version_of_the_project() -> None:
     assert f'name: "sumwire"\n  version: "{__version__}"\n' in (ROOT / build.P4INFO).read_text()
 
 
 def test_metadata_says_who_writes_and_who_reads_each_field() -> None:
-    code = {name: re.sub(r"//.*", "", text) for name, text in _sources().items()}
+    code = _with_fields_for_parameters({name: re.sub(r"//.*", "", text) for name, text in _sources().items()})
     text = (INCLUDE / "metadata.p4").read_text().partition("struct metadata_t {")[2].partition("// Filled by")[0]
     text = text.replace(",\n    // ", ", ")
     said = re.findall(r"// ([\w, ]+) -> ([\w, ]+)\.[^;]*?\n +\w+(?:<\d+>)? (\w+);", text)
@@ -95,6 +105,27 @@ def test_metadata_says_who_writes_and_who_reads_each_field() -> None:
         accesses = {name: re.findall(rf"\bmeta\.{field}\b(?:\.\w+)*( = )?", source) for name, source in code.items()}
         assert {name for name, found in accesses.items() if " = " in found} == set(writers.split(", ")), field
         assert {name for name, found in accesses.items() if "" in found} == set(readers.split(", ")), field
+
+
+def _with_fields_for_parameters(code: dict[str, str]) -> dict[str, str]:
+    """Controls that are handed fields of metadata name them by parameters: each becomes the field again, and is no
+    access where the control is applied."""
+    control = re.compile(r"^control (\w+)\(([^)]*)\)", re.MULTILINE)
+    controls = {kind: (name, words) for name, text in code.items() for kind, words in control.findall(text)}
+    applied = re.compile(r"\b(\w+)\.apply\(([^;]*)\);")
+    before: dict[str, str] = {}
+    while before != code:
+        before = dict(code)
+        for text in before.values():
+            kinds = {one: kind for kind, one in re.findall(r"^ +(\w+)\([\w, ]*\) (\w+);", text, re.MULTILINE)}
+            for one, arguments in applied.findall(text):
+                callee, words = controls.get(kinds.get(one, ""), ("", ""))
+                for argument, parameter in zip(arguments.split(","), words.split(","), strict=False):
+                    if callee and re.fullmatch(r"\s*meta\.\w+", argument):
+                        signature, body = code[callee].split(words, 1)
+                        body = re.sub(rf"(?<![\w.\"]){parameter.split()[-1]}\b", argument.strip(), body)
+                        code = {**code, callee: signature + words + body}
+    return {name: applied.sub("", text) for name, text in code.items()}
 
 
 def _sources() -> dict[str, str]:

@@ -101,19 +101,13 @@ static uint8_t add_elements(const uint8_t *payload, uint8_t *words) {
   return overflow >> 31 ? FLAG_OVERFLOW : 0;
 }
 
-static void keep_larger(const uint8_t *payload, uint8_t *words) {
-  for (int at = 0; at < MAX32_WORDS * WORD_BYTES; at += 4) {
-    const uint32_t a = element(words + at), b = element(payload + at);
-    set_element(words + at, a > b ? a : b);
-  }
-}
-
-static void keep_smaller(const uint8_t *payload, uint8_t *words) {
-  for (int at = 0; at < MIN32_WORDS * WORD_BYTES; at += 4) {
-    const uint32_t a = element(words + at), b = element(payload + at);
-    set_element(words + at, a < b ? a : b);
-  }
-}
+// Element-wise ops: value replaces each element a, of itself and of the contribution's element b.
+#define REPLACE(value)                                                    \
+  for (int at = 0; at < ELEMENTWISE_WORDS * WORD_BYTES; at += 4) {        \
+    const uint32_t a = element(words + at), b = element(payload + at);    \
+    set_element(words + at, value);                                       \
+  }                                                                       \
+  return 0
 
 // A draw for every sign, 1 with probability p / 2^PROBABILITY_BITS: takes a random word for every bit of p, from its
 // lowest set bit on. Word i of bit b is number b * SIGNS + i of the stream.
@@ -183,10 +177,10 @@ uint8_t fold_next(uint8_t op, const struct fold *fold, const uint8_t *payload, u
   switch (op) {
     case OP_THC:
     case OP_VOTE: fold_planes(op, fold, payload, words); return 0;
-    case OP_MAX32: keep_larger(payload, words); return 0;
+    case OP_MAX32: REPLACE(a > b ? a : b);
     case OP_SUM32: return add_elements(payload, words);
     case OP_SIGN: merge_signs(fold, payload, words); return 0;
-    case OP_MIN32: keep_smaller(payload, words); return 0;
+    case OP_MIN32: REPLACE(a < b ? a : b);
     default: return 0;
   }
 }

@@ -8,12 +8,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from golden import model
 from helpers.gloo import ddp_cases
 from helpers.gloo.ranks import Ranks
 from helpers.transport.udp_bridge import Bridge, Impairment, golden_switch, job_mapping, on_loopback
+from sumwire.errors import UsageError
+from sumwire.job.collectives import Elementwise
 
 RANKS = 4
 LENGTH = 5000
@@ -179,6 +182,18 @@ def test_errors_come_out_of_backward(ranks: Ranks) -> None:
         [(kind, text)] = outcome["raised"]
         assert kind == "SwitchLostError"
         assert "does not answer" in text
+
+
+def test_every_function_of_an_elementwise_op_without_the_switch(ranks: Ranks) -> None:
+    ufuncs = ["maximum", "minimum", "bitwise_and", "bitwise_or", "bitwise_xor"]
+    numbers = np.random.default_rng(3).integers(0, 2**32, (RANKS, 50))
+    expected = [getattr(np, ufunc).reduce(numbers, axis=0).tolist() for ufunc in ufuncs]
+    assert ranks.run(ddp_cases.reductions, ufuncs, numbers.tolist()) == [expected] * RANKS
+
+
+def test_an_op_that_is_not_elementwise_is_refused() -> None:
+    with pytest.raises(UsageError, match="op 'sum32': need one of max32, min32"):
+        Elementwise("sum32", np.zeros(1, np.uint32))
 
 
 @pytest.mark.parametrize("silent", [False, True])
