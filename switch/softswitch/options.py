@@ -22,6 +22,7 @@ from commonlib.metrics import MetricsEndpoint, MetricsEndpointError, parse_endpo
 from commonlib.version import __version__
 
 from softswitch.program.standard import DROP_PORT
+from softswitch.python.unix_port import UNIX
 from softswitch.runtime.impair import ImpairmentError, ImpairmentSpec, parse_impairment
 from softswitch.switch import ENGINES, MAX_PORT, NOT_NATIVE
 from softswitch.trace import TraceFile
@@ -164,7 +165,8 @@ _FILE: Final = {"type": Path}
 # fmt: off
 OPTIONS: Final = (
     Option(("--no-p4",), "", "start without a program: every frame is dropped until P4Runtime brings one", _FLAG),
-    Option(("-i", "--interface"), "PORT@INTERFACE", "a port on a Linux interface; needs root",
+    Option(("-i", "--interface"), "PORT@INTERFACE", "a port on a Linux interface, which needs root, or at a Unix "
+           "socket, unix:PATH, which does not",
            {"action": "append", "default": [], "type": _interface, "dest": "interfaces"}),
     Option(("--device-id",), "N", "P4Runtime device id, 0 if not given", {"type": _device_id, "default": 0}),
     Option(("--grpc-server-addr",), "ADDRESS", "P4Runtime: unix:PATH for a socket of mode 0600, or HOST:PORT, where "
@@ -211,7 +213,7 @@ OPTIONS: Final = (
     Option(("--json-version",), "", f"print the version of bmv2's JSON that p4c writes ({_JSON_VERSION}), and end",
            {"action": "version", "version": _JSON_VERSION}),
 )
-_NO_PACKETS: Final = "packets come from and leave by interfaces only; give -i PORT@INTERFACE"
+_NO_PACKETS: Final = "packets come and go by interfaces and Unix sockets; give -i PORT@INTERFACE or PORT@unix:PATH"
 _NO_LIMIT: Final = "groups are not limited by it"
 IGNORED: Final = (
     Option(("--use-files",), "SECONDS", _NO_PACKETS),
@@ -280,6 +282,9 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         parser.error(f"-i: port {next(n for n in numbers if numbers.count(n) > 1)} is given twice")
     if arguments.drop_port in (*numbers, arguments.cpu_port):
         parser.error(f"port {arguments.drop_port} is the drop port: give another to -i, --cpu-port or --drop-port")
+    sockets = [name for _, name in arguments.interfaces if name.startswith(UNIX)]
+    if sockets and arguments.pcap is not None:
+        parser.error(f"--pcap captures interfaces, and {sockets[0]} is none: capture in the program at its other end")
     if (arguments.dump_python or arguments.dump_c) and arguments.program is None:
         parser.error("--dump-python and --dump-c need a program")
     if arguments.trace is not None and arguments.engine == "native":

@@ -22,6 +22,8 @@ from softswitch.program.limits import SESSIONS
 from softswitch.program.load.program import load_program
 from softswitch.program.standard import DROP_PORT, STANDARD_WIDTHS
 from softswitch.python.engine import PythonEngine
+from softswitch.python.ports import PythonPortRunner
+from softswitch.python.unix_port import UNIX
 from softswitch.runtime.engine import (
     CounterCell,
     CounterCells,
@@ -156,11 +158,14 @@ class SoftSwitch:
         trains: TrainSpec = DEFAULT_TRAINS,
     ) -> PortRunner:
         """Return ports for this switch on ``interfaces`` (names by port number). Start it, or use it as a context
-        manager.
+        manager. The name unix:PATH makes a port of datagrams at a Unix socket; if there is one, no port takes trains.
 
         ``on_failure`` is called with the exception that ended a thread, in that thread. Raises PortError.
         """
-        return self._engine.port_runner(self, PortsSpec(interfaces, impairment, on_failure, trains))
+        ports = PortsSpec(interfaces, impairment, on_failure, trains)
+        if any(name.startswith(UNIX) for name in interfaces.values()):
+            return PythonPortRunner(self, ports)
+        return self._engine.port_runner(self, ports)
 
     # -- packets ---------------------------------------------------------
 

@@ -21,6 +21,7 @@ from contextlib import suppress
 from commonlib.events import ProgramEvent, Told
 
 from softswitch.events import SwitchEvent
+from softswitch.python.unix_port import UNIX, UnixPort
 from softswitch.runtime.engine import PacketSwitch, PortRunner, PortsSpec
 from softswitch.runtime.impair import Impairment
 from softswitch.runtime.interface import (
@@ -134,10 +135,10 @@ class PythonPortRunner(PortRunner):
     def __init__(self, switch: PacketSwitch, ports: PortsSpec) -> None:
         self._switch = switch
         self._on_failure, impairment = ports.on_failure, ports.impairment
-        self.ports: dict[int, Port] = {}
+        self.ports: dict[int, Port | UnixPort] = {}
         try:
             for number, interface in ports.interfaces.items():
-                self.ports[number] = Port(number, interface)
+                self.ports[number] = (UnixPort if interface.startswith(UNIX) else Port)(number, interface)
         except PortError:
             self._close()
             raise
@@ -225,7 +226,7 @@ class PythonPortRunner(PortRunner):
                 self._on_failure(error)
             raise
 
-    def _drain(self, port: Port) -> None:
+    def _drain(self, port: Port | UnixPort) -> None:
         impairment = self._inbound.get(port.number)
         number, receive, run = port.number, port.receive, self._switch.receive
         for _ in range(BATCH_FRAMES):

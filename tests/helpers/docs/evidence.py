@@ -85,6 +85,9 @@ EVIDENCE: Final[Mapping[Key, str | Shown]] = {
     **{(block.name, "json"): f"{_COMMANDS}::test_job_files_on_pages_are_valid" for block in pages.blocks("json")},
     ("controller.md: From Python", "python"): f"{_BLOCKS}::test_controller_block_runs",
     ("softswitch.md: Command line", "python"): f"{_BLOCKS}::test_soft_switch_block_runs",
+    ("softswitch.md: Command line", "py"): (
+        "tests/integration/softswitch/test_unix_ports.py::test_the_page_s_host_without_rights"
+    ),
     ("see.md: scapy", "python"): f"{_SEE}::test_scapys_block",
     # README
     ("README.md: Run it", ""): Shown("make run: the tutorial's test runs it, in make verify-see; make test is this"),
