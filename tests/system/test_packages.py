@@ -18,8 +18,12 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from helpers.docs import pages
 from helpers.paths import ROOT
+from helpers.softswitch.veths import veth_pairs
 from helpers.wheel.environment import build_switch_wheel, build_wheel, run
+from softswitch.runtime.entries import ActionCall, Entry, Exact, Replica
+from softswitch.switch import SoftSwitch
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 PACKAGING = ROOT / "packaging"
@@ -176,6 +180,27 @@ def test_the_soft_switch_alone(tmp_path: Path) -> None:
     installed = names(pip(str(commands / "python"), "list", "--format=freeze"))
     assert "grpcio" in installed and installed.isdisjoint({"sumwire", "numpy"})
     run([str(commands / "softswitch"), "--version"], tmp_path)
+
+
+@pytest.mark.root
+def test_a_ptf_test_as_the_page_has_it(tmp_path: Path) -> None:
+    """PTF from the package index, its ports and the switch's at the ends of cables."""
+    commands = environment(tmp_path / "environment")
+    pip(str(commands / "python"), "install", "--quiet", "ptf")
+    (block,) = [each for each in pages.blocks("py") if each.path.name == "softswitch.md" and "ptf" in each.text]
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "sums.py").write_text(block.text)
+    switch = SoftSwitch((ROOT / "examples" / "p4" / "sum.json").read_text())
+    for port in (1, 2, 3, 4):
+        call = ActionCall("MyIngress.host", (1 << port - 1, 0b1111, 1))
+        switch.insert("MyIngress.hosts", Entry((Exact(port),), call))
+    switch.set_group(1, [Replica(port, 0) for port in (1, 2, 3, 4)])
+    with veth_pairs(4) as cables, switch.port_runner(cables):
+        ports = [word for port, name in cables.items() for word in ("-i", f"{port}@{name}p")]
+        # It tells the outcome of each test on stderr.
+        told_on_stdout = ["sh", "-c", '"$@" 2>&1', "sh"]
+        said = run([*told_on_stdout, str(commands / "ptf"), "--test-dir", "tests", *ports], tmp_path)
+    assert "sums.SumOfFour ... ok" in said
 
 
 def test_the_sdist_installs_alone(tmp_path: Path) -> None:

@@ -194,6 +194,8 @@ EVIDENCE: Final[Mapping[Key, str | Shown]] = {
     ("softswitch.md: Look into a running switch", ""): (
         "tests/integration/softswitch/test_command_door.py::test_the_session_of_the_page"
     ),
+    ("softswitch.md: In a PTF test", "py"): "tests/system/test_packages.py::test_a_ptf_test_as_the_page_has_it",
+    ("softswitch.md: In a PTF test", ""): "tests/system/test_packages.py::test_a_ptf_test_as_the_page_has_it",
     ("softswitch.md: Rights", ""): _SYSTEM,
     ("trace.md: Trace", ""): Shown("needs a lab's interfaces; tests/unit/softswitch/test_trace.py has its options"),
     ("trace.md: Trace", "python"): f"{_TRACES}::test_the_page_s_block_prints_what_the_page_says",
