@@ -179,7 +179,8 @@ def test_the_soft_switch_alone(tmp_path: Path) -> None:
     pip(str(commands / "python"), "check")
     installed = names(pip(str(commands / "python"), "list", "--format=freeze"))
     assert "grpcio" in installed and installed.isdisjoint({"sumwire", "numpy"})
-    run([str(commands / "softswitch"), "--version"], tmp_path)
+    for name in ("softswitch", "simple_switch_grpc"):
+        run([str(commands / name), "--version"], tmp_path)
 
 
 @pytest.mark.root

@@ -182,9 +182,6 @@ EVIDENCE: Final[Mapping[Key, str | Shown]] = {
     ("softswitch.md: The soft switch", ""): Shown(
         "needs a lab's interfaces; the lab starts it so, and tests/integration/softswitch runs its options"
     ),
-    ("softswitch.md: In place of simple_switch_grpc", "sh"): (
-        "tests/integration/softswitch/test_drop_in.py::test_the_script_that_a_harness_calls"
-    ),
     **{
         (f"softswitch.md: In a course{number}", language): Shown(
             "needs a copy of p4lang/tutorials, the package index and Mininet; test_drop_in.py has the harness's words"

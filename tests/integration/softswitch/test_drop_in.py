@@ -9,13 +9,16 @@ import re
 import signal
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import grpc
-from helpers.docs import pages
 from helpers.p4runtime.client import PROGRAMS, TIMEOUT_SECONDS
+from helpers.paths import ROOT
 from p4.v1 import p4runtime_pb2 as p4rt
 from p4.v1 import p4runtime_pb2_grpc
+
+SCRIPTS = tomllib.loads((ROOT / "switch" / "pyproject.toml").read_text())["project"]["scripts"]
 
 
 def script(path: Path, text: str) -> None:
@@ -23,11 +26,11 @@ def script(path: Path, text: str) -> None:
     path.chmod(0o755)
 
 
-def test_the_script_that_a_harness_calls(tmp_path: Path) -> None:
+def test_the_command_that_a_harness_calls(tmp_path: Path) -> None:
     """With the words of p4lang/tutorials' Mininet script, but for ports of the machine's."""
-    (block,) = [block for block in pages.blocks("sh") if block.path.name == "softswitch.md"]
-    script(tmp_path / "simple_switch_grpc", block.text)
-    script(tmp_path / "softswitch", f'#!/bin/sh\nexec "{sys.executable}" -m softswitch.cli "$@"\n')
+    module, _, name = SCRIPTS["simple_switch_grpc"].partition(":")
+    call = f"import sys; from {module} import {name}; sys.exit({name}())"
+    script(tmp_path / "simple_switch_grpc", f'#!/bin/sh\nexec "{sys.executable}" -P -c "{call}" "$@"\n')
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(sys.path),
