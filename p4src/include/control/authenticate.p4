@@ -120,7 +120,7 @@ control Tag(inout key_h key, in sumwire_h sumwire, in word_h word0, in word_h wo
 }
 
 // Applied to a packet before its slot sees it, and to what the switch replies. A REFUSED has no tag, since a switch
-// without the job has no key.
+// without the job has no key. The control takes all headers: it hashes or changes most of them.
 control Authenticate(inout headers_t hdr, inout bit<32> reject, in bit<2> reply, in bit<16> traits, in ipv4_t address) {
     Tag() tag;
 

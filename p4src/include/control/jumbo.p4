@@ -68,7 +68,7 @@
     READ_ADDEND(G) \
     ADD(G)
 
-// Where a packet goes out, jumbo has the slot's payload in the end.
+// Where a packet goes out, `jumbo` has the slot's payload in the end.
 control Jumbo(inout sumwire_h sumwire, inout jumbo_up_h jumbo_up, inout jumbo_h jumbo, in slot_t slot,
               in bit<16> traits, in bit<8> effects) {
     REGISTERS(a)
@@ -76,7 +76,7 @@ control Jumbo(inout sumwire_h sumwire, inout jumbo_up_h jumbo_up, inout jumbo_h 
     REGISTERS(c)
     REGISTERS(d)
 
-    // The packet's indices, looked up, are added to jumbo.
+    // The packet's indices, looked up, are added to `jumbo`.
     @id(ID_ACTION_JUMBO)
     @brief("Add a long packet") @description("The coefficients of the job's value table, for planes of 2048 values.")
     action jumbo_planes(
@@ -159,7 +159,7 @@ control Jumbo(inout sumwire_h sumwire, inout jumbo_up_h jumbo_up, inout jumbo_h 
         WRITE(d)
     }
 
-    // A lower switch's sums are in jumbo already.
+    // A lower switch's sums are in `jumbo` already.
     @hidden action add_slot() {
         jumbo_up.setValid();
         OF_SLOT(a)

@@ -18,7 +18,6 @@
 #include "../headers.p4"
 #include "../ids.p4"
 #include "../metadata.p4"
-#include "../state.p4"
 
 const int SIGN_SHIFT_A = 121;
 const int SIGN_SHIFT_B = 221;

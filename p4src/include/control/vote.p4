@@ -8,7 +8,6 @@
 
 #include "../headers.p4"
 #include "../metadata.p4"
-#include "../state.p4"
 #include "carry.p4"
 
 // The complement of the least counter that wins among `count` votes, as planes of all ones or 0. That counter is half
