@@ -76,16 +76,6 @@ header pair_h {
     word_t second;
 }
 
-// The words of `hdr`.
-#define WORD0 hdr.word0.bits
-#define WORD1 hdr.word1.bits
-#define WORD2 hdr.pair2.first
-#define WORD3 hdr.pair2.second
-#define WORD4 hdr.pair4.first
-#define WORD5 hdr.pair4.second
-#define WORD6 hdr.pair6.first
-#define WORD7 hdr.pair6.second
-
 // The payload of OP_JUMBO (control/jumbo.p4): four groups a to d of planes, indices of a host or sums. Indices are
 // followed by padding, in which sums are computed.
 header jumbo_up_h {

@@ -17,6 +17,12 @@ const bit<2> REPLY_TO_WORKER = 1;  // to one or to all of the job: the table `re
 const bit<2> REPLY_UP = 2;         // to the switch above
 const bit<2> REPLY_REFUSED = 3;    // to the sender, whoever that is
 
+// Where a packet goes that comes in. If that is the aggregator, replies come from there.
+struct destination_t {
+    ipv4_t address;
+    mac_t mac;  // the aggregator's; 0 while the packet is not for the aggregator
+}
+
 // What the job's and the worker's table entries say.
 struct admission_t {
     opening_t opening;  // owner (the job's generation: never reused, never 0), token, round and call of the packet
@@ -25,7 +31,16 @@ struct admission_t {
     bit<8> quorum;
     bit<16> group;      // multicast group of the job's workers
     bitmap_t worker_bit;
+    bit<16> selector;   // chooses the switch above: the slot, or a hash. For the parser, whether lengths agree
     spray_t sprays;
+}
+
+// What one control after another computes in. None finds what another one left.
+struct scratch_t {
+    bit<32> value;   // an address, a port, a hash, a probability, or how far a round is ahead
+    bit<48> passed;  // us since the last packet of a job with a limit, the last refusal, or the last packet at the port
+    bit<64> number;  // what a job with a limit has used up, the port's backlog, or the seed of the generator
+    bit<40> chosen;  // what happens to packets that are hit, DEGRADE_* (8 bits), and the share of these, of 2^16
 }
 
 // A slot's payload, or a packet's: w0 is the first word on the wire.
@@ -43,41 +58,27 @@ struct payload_t {
 // A comment begins with the files that write a field, and behind the arrow those that read it.
 struct metadata_t {
     // parser, forwarding, aggregation, admission, uplink, authenticate, opening, guard -> aggregation, answer,
-    // admission, slot, guard, refusal. Why the packet is refused, REJECT_*, an index of a counter. REJECT_NONE while there is nothing against it.
+    // admission, slot, guard, refusal. Why the packet is refused, REJECT_*, an index of a counter. REJECT_NONE while
+    // there is nothing against it.
     bit<32> reject;
     // join, verdict, guard -> reply, accounting. What the slot makes of the packet, VERDICT_*, an index of a counter.
     bit<32> verdict;
     // parser, degrade, opening, verdict, loss -> admission, uplink, authenticate, degrade, opening, slot, join, verdict,
-    // loss, aggregate, jumbo, vote. See TRAIT_*.
+    // loss, aggregate, jumbo. See TRAIT_*.
     bit<16> traits;
     // join, verdict, loss, sum32 -> answer, slot, join, verdict, loss, aggregate, jumbo, sum32, reply. See EFFECT_*.
     bit<8> effects;
     // reply, refusal -> reply, authenticate, checksum, virtual_queue. See REPLY_*. The switch made the packet, and fills
     // in addresses and checksum.
     bit<2> reply;
-    // forwarding -> aggregation, forwarding, guard, reply. The aggregator's own. 0 while the packet is not for the
-    // aggregator.
-    mac_t switch_mac;
-    // parser -> forwarding, authenticate, guard, reply. The destination, for the tables.
-    ipv4_t lookup_address;
-    // parser, admission, uplink -> parser, uplink. Chooses the switch above: the slot, or a hash of slot and round.
-    // Before that, whether lengths agree.
-    bit<16> selector;
-    // verdict -> opening, verdict. What the switch knows of the job's run, which opening reads. Then the slot's state as it
-    // will be if the packet is folded in, where that is not a usual contribution.
+    // parser, forwarding -> aggregation, forwarding, authenticate, guard, reply. See above.
+    destination_t destination;
+    // verdict -> opening, verdict. What the switch knows of the job's run, which opening reads. Then the slot's state
+    // as it will be if the packet is folded in, where that is not a usual contribution.
     state_t joined;
-    // uplink, degrade, mix, opening, sign, guard, refusal, virtual_queue -> uplink, degrade, mix, opening, sign, guard,
-    // refusal, virtual_queue.
-    // What one control after another computes with. None finds what another one left.
-    bit<32> scratch;
-    // admission, refusal, virtual_queue -> admission, refusal, virtual_queue. The time since the last packet of a job with
-    // a limit, or since the last refusal or packet at the port, in us.
-    bit<48> passed;
-    // degrade -> degrade. What happens to packets that are hit, DEGRADE_* (8 bits), and the share of these, of 2^16.
-    bit<40> degrade;
-    // admission, virtual_queue -> admission, sign, virtual_queue. What a job with a limit has used up, the seed of the
-    // generator, or the backlog of the port's virtual queue.
-    bit<64> number;
+    // admission, uplink, degrade, mix, opening, sign, guard, refusal, virtual_queue -> admission, uplink, degrade, mix,
+    // opening, sign, guard, refusal, virtual_queue.
+    scratch_t scratch;
 
     // Filled by the controls Admission, Slot and Aggregate, read by later ones.
     admission_t admission;

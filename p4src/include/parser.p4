@@ -50,14 +50,14 @@ parser SumwireParser(packet_in packet,
 
     state parse_arp {
         packet.extract(hdr.arp);
-        meta.lookup_address = hdr.arp.tpa;
+        meta.destination.address = hdr.arp.tpa;
         transition accept;
     }
 
     // Fragments and packets with options are parsed no further: they are forwarded by their address.
     state parse_ipv4 {
         packet.extract(hdr.ipv4);
-        meta.lookup_address = hdr.ipv4.dst;
+        meta.destination.address = hdr.ipv4.dst;
         transition select(hdr.ipv4.version_ihl, hdr.ipv4.fragment, hdr.ipv4.protocol) {
             (PLAIN_VERSION_IHL, 0 &&& FRAGMENT_MASK, IP_PROTOCOL_UDP): parse_udp;
             default: accept;
@@ -77,11 +77,11 @@ parser SumwireParser(packet_in packet,
     }
 
     state check_lengths {
-        meta.selector = (bit<16>)(bit<1>)(
+        meta.admission.selector = (bit<16>)(bit<1>)(
             standard_metadata.packet_length == (bit<32>)hdr.ipv4.total_len + ETHERNET_BYTES &&
             hdr.ipv4.total_len == hdr.udp.len + IPV4_BYTES &&
             hdr.udp.len >= UDP_BYTES + SUMWIRE_BYTES);
-        transition select(meta.selector) {
+        transition select(meta.admission.selector) {
             1: parse_sumwire;
             default: reject_length;
         }

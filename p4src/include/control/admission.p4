@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The Sumwire authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who may contribute to which slot. Fills meta.admission, or sets meta.reject to the reason. The tables' actions check
-// the rules, so that what an entry says of them need not be kept.
+// Who may contribute to which slot. Fills `admission` and `job_key`, or sets `reject` to the reason. The tables'
+// actions check the rules, so that what an entry says of them need not be kept.
 
 #ifndef SUMWIRE_ADMISSION_P4_
 #define SUMWIRE_ADMISSION_P4_
@@ -12,8 +12,8 @@
 #include "../metadata.p4"
 #include "../state.p4"
 
-control Admission(inout headers_t hdr,
-                  inout metadata_t meta,
+control Admission(in ethernet_h ethernet, in ipv4_h ipv4, in udp_h udp, in sumwire_h sumwire, inout key_h job_key,
+                  inout bit<32> reject, in bit<16> traits, inout admission_t admission, inout scratch_t scratch,
                   in standard_metadata_t standard_metadata) {
     @id(ID_DIRECT_COUNTER_WORKER_PACKETS)
     direct_counter(CounterType.packets_and_bytes) worker_packets;
@@ -27,28 +27,28 @@ control Admission(inout headers_t hdr,
     action admit_job(@id(1) bit<32> generation, @id(2) slot_t slot_base, @id(3) bit<16> job_slots,
                      @id(4) bit<8> quorum, @id(5) bit<16> group, @id(6) bit<16> job_ops, @id(7) spray_t spray,
                      @id(8) bit<8> quorum_least, @id(9) @name("digest") bit<32> job_digest) {
-        meta.admission.opening = ((opening_t)generation << OPENING_OWNER_AT)
-            | ((opening_t)hdr.sumwire.token << OPENING_TOKEN_AT) | ((opening_t)hdr.sumwire.round << OPENING_ROUND_AT)
-            | ((opening_t)hdr.sumwire.op << OPENING_OP_AT) | (opening_t)hdr.sumwire.bucket;
+        admission.opening = ((opening_t)generation << OPENING_OWNER_AT)
+            | ((opening_t)sumwire.token << OPENING_TOKEN_AT) | ((opening_t)sumwire.round << OPENING_ROUND_AT)
+            | ((opening_t)sumwire.op << OPENING_OP_AT) | (opening_t)sumwire.bucket;
         // Saturates: whatever a row says, the sum is no other job's slot.
-        meta.admission.slot = slot_base |+| (slot_t)hdr.sumwire.slot;
-        meta.admission.group = group;
-        meta.admission.digest = job_digest;
-        meta.admission.sprays = spray;
-        meta.selector = hdr.sumwire.slot;
-        meta.admission.quorum = quorum;
+        admission.slot = slot_base |+| (slot_t)sumwire.slot;
+        admission.group = group;
+        admission.digest = job_digest;
+        admission.sprays = spray;
+        admission.selector = sumwire.slot;
+        admission.quorum = quorum;
         // A run of fewer workers says how many they are. Most jobs have no such runs: least 0.
         if (quorum_least != 0) {
-            if (hdr.sumwire.flags & FLAG_FLUSH == 0 && hdr.sumwire.contributors >= (bit<32>)quorum_least &&
-                hdr.sumwire.contributors < (bit<32>)quorum) {
-                meta.admission.quorum = hdr.sumwire.contributors[7:0];
+            if (sumwire.flags & FLAG_FLUSH == 0 && sumwire.contributors >= (bit<32>)quorum_least &&
+                sumwire.contributors < (bit<32>)quorum) {
+                admission.quorum = sumwire.contributors[7:0];
             }
         }
-        if (hdr.sumwire.slot >= job_slots ||
-            meta.admission.slot >= (hdr.sumwire.op == OP_JUMBO ? (slot_t)JUMBO_SLOTS : SLOTS_TOTAL)) {
-            meta.reject = REJECT_SLOT;
-        } else if (((job_ops | (1 << OP_NONE)) >> hdr.sumwire.op) & 1 == 0) {
-            meta.reject = REJECT_JOB_OP;
+        if (sumwire.slot >= job_slots ||
+            admission.slot >= (sumwire.op == OP_JUMBO ? (slot_t)JUMBO_SLOTS : SLOTS_TOTAL)) {
+            reject = REJECT_SLOT;
+        } else if (((job_ops | (1 << OP_NONE)) >> sumwire.op) & 1 == 0) {
+            reject = REJECT_JOB_OP;
         }
     }
 
@@ -61,23 +61,23 @@ control Admission(inout headers_t hdr,
                            @id(14) word_t hash4, @id(15) word_t hash5, @id(16) word_t hash6, @id(17) word_t hash7,
                            @id(18) bit<64> sip_low, @id(19) bit<64> sip_high) {
         admit_job(generation, slot_base, job_slots, quorum, group, job_ops, spray, quorum_least, job_digest);
-        hdr.key.setValid();
-        hdr.key.w0 = hash0;
-        hdr.key.w1 = hash1;
-        hdr.key.w2 = hash2;
-        hdr.key.w3 = hash3;
-        hdr.key.w4 = hash4;
-        hdr.key.w5 = hash5;
-        hdr.key.w6 = hash6;
-        hdr.key.w7 = hash7;
-        hdr.key.low = sip_low;
-        hdr.key.high = sip_high;
+        job_key.setValid();
+        job_key.w0 = hash0;
+        job_key.w1 = hash1;
+        job_key.w2 = hash2;
+        job_key.w3 = hash3;
+        job_key.w4 = hash4;
+        job_key.w5 = hash5;
+        job_key.w6 = hash6;
+        job_key.w7 = hash7;
+        job_key.low = sip_low;
+        job_key.high = sip_high;
     }
 
     @id(ID_ACTION_UNKNOWN_JOB)
     @brief("Refuse") @description("The job has no row.")
     action unknown_job() {
-        meta.reject = REJECT_JOB;
+        reject = REJECT_JOB;
     }
 
     // `worker_weight`: hosts that the worker stands for, 1, or those of a lower switch. `is_switch`: a lower switch,
@@ -89,43 +89,43 @@ control Admission(inout headers_t hdr,
                         @id(4) bit<8> worker_weight, @id(5) bit<1> is_switch, @id(6) mac_t mac,
                         @id(7) bit<16> udp_port, @id(8) bit<32> budget, @id(9) bit<32> budget_cell) {
         worker_packets.count();
-        meta.admission.worker_bit = worker_bit;
+        admission.worker_bit = worker_bit;
         if (standard_metadata.ingress_port != port) {
-            meta.reject = REJECT_PORT;
-        } else if (hdr.ipv4.src != address || hdr.ethernet.src != mac) {
-            meta.reject = REJECT_ADDRESS;
-        } else if (hdr.udp.src_port != udp_port) {
-            meta.reject = REJECT_UDP_PORT;
-        } else if (meta.reject != REJECT_NONE) {
+            reject = REJECT_PORT;
+        } else if (ipv4.src != address || ethernet.src != mac) {
+            reject = REJECT_ADDRESS;
+        } else if (udp.src_port != udp_port) {
+            reject = REJECT_UDP_PORT;
+        } else if (reject != REJECT_NONE) {
             // The job's rules come first.
-        } else if (hdr.sumwire.count - 1 >= worker_weight) {
-            meta.reject = REJECT_COUNT;
-        } else if (meta.traits & TRAIT_BARE == 0 &&
-                   (hdr.sumwire.op == OP_THC || hdr.sumwire.op == OP_VOTE || hdr.sumwire.op == OP_JUMBO) &&
-                   (bit<1>)(meta.traits & TRAIT_PARTIAL != 0) != is_switch) {
-            meta.reject = REJECT_WORDS;
-        } else if (hdr.sumwire.flags & FLAGS_OF_SWITCHES != 0 && is_switch == 0) {
-            meta.reject = REJECT_FLAGS;
+        } else if (sumwire.count - 1 >= worker_weight) {
+            reject = REJECT_COUNT;
+        } else if (traits & TRAIT_BARE == 0 &&
+                   (sumwire.op == OP_THC || sumwire.op == OP_VOTE || sumwire.op == OP_JUMBO) &&
+                   (bit<1>)(traits & TRAIT_PARTIAL != 0) != is_switch) {
+            reject = REJECT_WORDS;
+        } else if (sumwire.flags & FLAGS_OF_SWITCHES != 0 && is_switch == 0) {
+            reject = REJECT_FLAGS;
         } else if (budget != 0) {
-            budget_seen.read(meta.passed, budget_cell);
+            budget_seen.read(scratch.passed, budget_cell);
             budget_seen.write(budget_cell, standard_metadata.ingress_global_timestamp);
-            budget_used.read(meta.number, budget_cell);
-            meta.passed = standard_metadata.ingress_global_timestamp - meta.passed;
-            if (meta.passed > QUEUE_LOOKBACK_US) {
-                meta.passed = QUEUE_LOOKBACK_US;
+            budget_used.read(scratch.number, budget_cell);
+            scratch.passed = standard_metadata.ingress_global_timestamp - scratch.passed;
+            if (scratch.passed > QUEUE_LOOKBACK_US) {
+                scratch.passed = QUEUE_LOOKBACK_US;
             }
-            bit<64> regained = (bit<64>)meta.passed * (bit<64>)budget;
-            if (meta.number > regained) {
-                meta.number = meta.number - regained;
+            bit<64> regained = (bit<64>)scratch.passed * (bit<64>)budget;
+            if (scratch.number > regained) {
+                scratch.number = scratch.number - regained;
             } else {
-                meta.number = 0;
+                scratch.number = 0;
             }
-            if ((meta.number >> QUEUE_SHIFT) >= BUDGET_BURST_BYTES) {
-                meta.reject = REJECT_BUDGET;
+            if ((scratch.number >> QUEUE_SHIFT) >= BUDGET_BURST_BYTES) {
+                reject = REJECT_BUDGET;
             } else {
-                meta.number = meta.number + ((bit<64>)standard_metadata.packet_length << QUEUE_SHIFT);
+                scratch.number = scratch.number + ((bit<64>)standard_metadata.packet_length << QUEUE_SHIFT);
             }
-            budget_used.write(budget_cell, meta.number);
+            budget_used.write(budget_cell, scratch.number);
         }
     }
 
@@ -133,14 +133,14 @@ control Admission(inout headers_t hdr,
     @brief("Refuse") @description("The worker has no row.")
     action unknown_worker() {
         worker_packets.count();
-        meta.reject = REJECT_WORKER;
+        reject = REJECT_WORKER;
     }
 
     @id(ID_TABLE_JOB)
     @brief("Jobs") @description("By number: the rules of the job.")
     table job {
         key = {
-            hdr.sumwire.job : exact @id(1) @name("job");
+            sumwire.job : exact @id(1) @name("job");
         }
         actions = {
             admit_job;
@@ -155,8 +155,8 @@ control Admission(inout headers_t hdr,
     @brief("Workers") @description("By job and number: hosts and lower switches that contribute.")
     table worker {
         key = {
-            hdr.sumwire.job : exact @id(1) @name("job");
-            hdr.sumwire.worker : exact @id(2) @name("worker");
+            sumwire.job : exact @id(1) @name("job");
+            sumwire.worker : exact @id(2) @name("worker");
         }
         actions = {
             admit_worker;
@@ -169,7 +169,7 @@ control Admission(inout headers_t hdr,
 
     apply {
         if (job.apply().hit) {
-            if (meta.traits & TRAIT_FROM_ABOVE == 0) {
+            if (traits & TRAIT_FROM_ABOVE == 0) {
                 worker.apply();
             }
         }

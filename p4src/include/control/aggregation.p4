@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What is addressed to the aggregator: checks a packet, and has its slot come to a verdict. A step that has something
-// against the packet writes the reason into meta.reject, and the steps after it are left out.
+// against the packet writes the reason into meta.reject, and the steps after it are left out. The control hands on most
+// headers and metadata, and so takes all.
 
 #ifndef SUMWIRE_AGGREGATION_P4_
 #define SUMWIRE_AGGREGATION_P4_
@@ -29,17 +30,19 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
     Slot() slot;
 
     apply {
-        if (meta.switch_mac != 0 && hdr.ipv4.isValid()) {
+        if (meta.destination.mac != 0 && hdr.ipv4.isValid()) {
             if (meta.reject == REJECT_NONE && hdr.sumwire.isValid() && standard_metadata.checksum_error == 0) {
-                admission.apply(hdr, meta, standard_metadata);
+                admission.apply(hdr.ethernet, hdr.ipv4, hdr.udp, hdr.sumwire, hdr.key, meta.reject,
+                                meta.traits, meta.admission, meta.scratch, standard_metadata);
                 if (meta.reject == REJECT_NONE) {
-                    uplink.apply(hdr, meta, standard_metadata);
+                    uplink.apply(hdr.ethernet, hdr.ipv4, hdr.sumwire, hdr.above, meta.reject, meta.traits,
+                                 meta.admission, meta.scratch, standard_metadata);
                 }
                 if (meta.reject == REJECT_NONE && (hdr.auth.isValid() || hdr.key.isValid())) {
-                    authenticate.apply(hdr, meta);
+                    authenticate.apply(hdr, meta.reject, meta.reply, meta.traits, meta.destination.address);
                 }
                 if (meta.reject == REJECT_NONE) {
-                    degrade.apply(hdr.sumwire, meta.traits, meta.degrade, meta.scratch, hdr.above.isValid());
+                    degrade.apply(hdr.sumwire, meta.traits, meta.scratch, hdr.above.isValid());
                     slot.apply(hdr, meta);
                 }
             } else if (meta.reject == REJECT_NONE) {

@@ -13,6 +13,7 @@
 #include "guard.p4"
 #include "reply.p4"
 
+// It hands on most headers and metadata, and so takes all.
 control Answer(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     @name(".ingress.guard")
     Guard() guard;
@@ -22,11 +23,13 @@ control Answer(inout headers_t hdr, inout metadata_t meta, inout standard_metada
 
     apply {
         if (meta.reject != REJECT_NONE) {
-            guard.apply(hdr, meta, standard_metadata);
+            guard.apply(hdr.ethernet, hdr.arp, hdr.ipv4, hdr.udp, hdr.sumwire, meta.reject, meta.verdict, meta.reply,
+                        meta.destination, meta.scratch, standard_metadata);
         } else if (meta.effects & EFFECTS_REPLY != 0) {
-            reply.apply(hdr, meta, standard_metadata);
+            reply.apply(hdr, meta.verdict, meta.effects, meta.reply, meta.destination, meta.admission, meta.state,
+                        standard_metadata);
             if (hdr.auth.isValid()) {
-                authenticate.apply(hdr, meta);
+                authenticate.apply(hdr, meta.reject, meta.reply, meta.traits, meta.destination.address);
             }
         }
     }

@@ -27,87 +27,88 @@
 #define ROTATE(number, by) ((number << by) | (number >> (64 - by)))
 
 #define SIP_ROUND \
-    hdr.key.v0 = hdr.key.v0 + hdr.key.v1; \
-    hdr.key.v2 = hdr.key.v2 + hdr.key.v3; \
-    hdr.key.v1 = ROTATE(hdr.key.v1, 13) ^ hdr.key.v0; \
-    hdr.key.v3 = ROTATE(hdr.key.v3, 16) ^ hdr.key.v2; \
-    hdr.key.v0 = ROTATE(hdr.key.v0, 32) + hdr.key.v3; \
-    hdr.key.v2 = hdr.key.v2 + hdr.key.v1; \
-    hdr.key.v1 = ROTATE(hdr.key.v1, 17) ^ hdr.key.v2; \
-    hdr.key.v3 = ROTATE(hdr.key.v3, 21) ^ hdr.key.v0; \
-    hdr.key.v2 = ROTATE(hdr.key.v2, 32);
+    key.v0 = key.v0 + key.v1; \
+    key.v2 = key.v2 + key.v3; \
+    key.v1 = ROTATE(key.v1, 13) ^ key.v0; \
+    key.v3 = ROTATE(key.v3, 16) ^ key.v2; \
+    key.v0 = ROTATE(key.v0, 32) + key.v3; \
+    key.v2 = key.v2 + key.v1; \
+    key.v1 = ROTATE(key.v1, 17) ^ key.v2; \
+    key.v3 = ROTATE(key.v3, 21) ^ key.v0; \
+    key.v2 = ROTATE(key.v2, 32);
 
 #define SIP_TAKE(number) \
-    hdr.key.v3 = hdr.key.v3 ^ (number); \
+    key.v3 = key.v3 ^ (number); \
     SIP_ROUND \
     SIP_ROUND \
-    hdr.key.v0 = hdr.key.v0 ^ (number);
+    key.v0 = key.v0 ^ (number);
 
 // The length of what is hashed, in bytes: header, hash and address. SipHash takes it in with the last bytes.
 const bit<64> SIP_LENGTH = (bit<64>)(SUMWIRE_BYTES + 16 + 4) << 56;
 
-// Leaves the tag of the packet's header and words in hdr.key.v0.
-control Tag(inout headers_t hdr) {
+// Leaves the tag of the packet's header and words in key.v0.
+control Tag(inout key_h key, in sumwire_h sumwire, in word_h word0, in word_h word1, in pair_h pair2, in pair_h pair4,
+            in pair_h pair6) {
     // An action of its own: in one with the rounds p4c puts expressions into one another until none fits its memory.
     @hidden action begin() {
-        hdr.key.hash = 0;
-        hdr.key.v0 = hdr.key.low ^ 0x736F6D6570736575;
-        hdr.key.v1 = hdr.key.high ^ 0x646F72616E646F6D;
-        hdr.key.v2 = hdr.key.low ^ 0x6C7967656E657261;
-        hdr.key.v3 = hdr.key.high ^ 0x7465646279746573;
+        key.hash = 0;
+        key.v0 = key.low ^ 0x736F6D6570736575;
+        key.v1 = key.high ^ 0x646F72616E646F6D;
+        key.v2 = key.low ^ 0x6C7967656E657261;
+        key.v3 = key.high ^ 0x7465646279746573;
     }
 
     @hidden action hash_word0() {
-        hdr.key.hash = hdr.key.hash + NH(WORD0, hdr.key.w0);
+        key.hash = key.hash + NH(word0.bits, key.w0);
     }
 
     @hidden action hash_word1() {
-        hdr.key.hash = hdr.key.hash + NH(WORD1, hdr.key.w1);
+        key.hash = key.hash + NH(word1.bits, key.w1);
     }
 
     @hidden action hash_pair2() {
-        hdr.key.hash = hdr.key.hash + NH(WORD2, hdr.key.w2);
-        hdr.key.hash = hdr.key.hash + NH(WORD3, hdr.key.w3);
+        key.hash = key.hash + NH(pair2.first, key.w2);
+        key.hash = key.hash + NH(pair2.second, key.w3);
     }
 
     @hidden action hash_pair4() {
-        hdr.key.hash = hdr.key.hash + NH(WORD4, hdr.key.w4);
-        hdr.key.hash = hdr.key.hash + NH(WORD5, hdr.key.w5);
+        key.hash = key.hash + NH(pair4.first, key.w4);
+        key.hash = key.hash + NH(pair4.second, key.w5);
     }
 
     @hidden action hash_pair6() {
-        hdr.key.hash = hdr.key.hash + NH(WORD6, hdr.key.w6);
-        hdr.key.hash = hdr.key.hash + NH(WORD7, hdr.key.w7);
+        key.hash = key.hash + NH(pair6.first, key.w6);
+        key.hash = key.hash + NH(pair6.second, key.w7);
     }
 
     @hidden action finish() {
-        SIP_TAKE(hdr.sumwire.version ++ hdr.sumwire.kind ++ hdr.sumwire.op ++ hdr.sumwire.job ++ hdr.sumwire.slot
-                 ++ hdr.key.worker ++ hdr.sumwire.count)
-        SIP_TAKE(hdr.sumwire.round ++ hdr.sumwire.contributors)
-        SIP_TAKE(hdr.sumwire.flags ++ hdr.sumwire.words ++ hdr.sumwire.bucket ++ hdr.sumwire.cut ++ hdr.sumwire.chunk)
-        SIP_TAKE(hdr.sumwire.token)
-        SIP_TAKE(hdr.key.hash[127:64])
-        SIP_TAKE(hdr.key.hash[63:0])
-        SIP_TAKE(SIP_LENGTH | (bit<64>)hdr.key.address)
-        hdr.key.v2 = hdr.key.v2 ^ 0xFF;
+        SIP_TAKE(sumwire.version ++ sumwire.kind ++ sumwire.op ++ sumwire.job ++ sumwire.slot
+                 ++ key.worker ++ sumwire.count)
+        SIP_TAKE(sumwire.round ++ sumwire.contributors)
+        SIP_TAKE(sumwire.flags ++ sumwire.words ++ sumwire.bucket ++ sumwire.cut ++ sumwire.chunk)
+        SIP_TAKE(sumwire.token)
+        SIP_TAKE(key.hash[127:64])
+        SIP_TAKE(key.hash[63:0])
+        SIP_TAKE(SIP_LENGTH | (bit<64>)key.address)
+        key.v2 = key.v2 ^ 0xFF;
         SIP_ROUND
         SIP_ROUND
         SIP_ROUND
         SIP_ROUND
-        hdr.key.v0 = hdr.key.v0 ^ hdr.key.v1 ^ hdr.key.v2 ^ hdr.key.v3;
+        key.v0 = key.v0 ^ key.v1 ^ key.v2 ^ key.v3;
     }
 
     apply {
         begin();
-        if (hdr.word0.isValid()) {
+        if (word0.isValid()) {
             hash_word0();
-            if (hdr.word1.isValid()) {
+            if (word1.isValid()) {
                 hash_word1();
-                if (hdr.pair2.isValid()) {
+                if (pair2.isValid()) {
                     hash_pair2();
-                    if (hdr.pair4.isValid()) {
+                    if (pair4.isValid()) {
                         hash_pair4();
-                        if (hdr.pair6.isValid()) {
+                        if (pair6.isValid()) {
                             hash_pair6();
                         }
                     }
@@ -119,12 +120,12 @@ control Tag(inout headers_t hdr) {
 }
 
 // Applied to a packet before its slot sees it, and to what the switch replies. A REFUSED has no tag, since a switch
-// without the job has no key.
-control Authenticate(inout headers_t hdr, inout metadata_t meta) {
+// without the job has no key. The control takes all headers: it hashes or changes most of them.
+control Authenticate(inout headers_t hdr, inout bit<32> reject, in bit<2> reply, in bit<16> traits, in ipv4_t address) {
     Tag() tag;
 
     @hidden action from_worker() {
-        hdr.key.address = meta.lookup_address;
+        hdr.key.address = address;
         hdr.key.worker = hdr.sumwire.worker;
     }
 
@@ -139,7 +140,7 @@ control Authenticate(inout headers_t hdr, inout metadata_t meta) {
     }
 
     @hidden action going_down() {
-        hdr.key.address = meta.lookup_address;
+        hdr.key.address = address;
         hdr.key.worker = 0;
     }
 
@@ -152,22 +153,22 @@ control Authenticate(inout headers_t hdr, inout metadata_t meta) {
     }
 
     @hidden action refuse() {
-        meta.reject = REJECT_TAG;
+        reject = REJECT_TAG;
     }
 
     apply {
         if (hdr.key.isValid() && hdr.auth.isValid()) {
-            if (meta.reply == REPLY_UP) {
+            if (reply == REPLY_UP) {
                 going_up();
-            } else if (meta.reply != REPLY_NONE) {
+            } else if (reply != REPLY_NONE) {
                 going_down();
-            } else if (meta.traits & TRAIT_FROM_ABOVE != 0) {
+            } else if (traits & TRAIT_FROM_ABOVE != 0) {
                 from_above();
             } else {
                 from_worker();
             }
-            tag.apply(hdr);
-            if (meta.reply != REPLY_NONE) {
+            tag.apply(hdr.key, hdr.sumwire, hdr.word0, hdr.word1, hdr.pair2, hdr.pair4, hdr.pair6);
+            if (reply != REPLY_NONE) {
                 write();
             } else if (hdr.key.v0 != hdr.auth.tag) {
                 refuse();

@@ -11,23 +11,23 @@
 
 #include "../headers.p4"
 #include "../ids.p4"
+#include "../metadata.p4"
 #include "../state.p4"
 #include "mix.p4"
 
-// It computes in `chosen` and `scratch`. `above`: there is a switch above.
-control Degrade(inout sumwire_h sumwire, inout bit<16> traits, inout bit<40> chosen, inout bit<32> scratch,
-                in bool above) {
+// `above`: there is a switch above.
+control Degrade(inout sumwire_h sumwire, inout bit<16> traits, inout scratch_t scratch, in bool above) {
     Mix32() mix;
 
     @id(ID_ACTION_DEGRADE)
     @brief("Lose on purpose")
     @description("seed: of the choice. share: how many of 65536 packets. mode: 1 trims, 2 drops, 4 trims results.")
     action degrade(@id(1) bit<32> seed, @id(2) bit<32> share, @id(3) bit<8> mode) {
-        chosen = mode ++ share;
-        scratch = seed ^ ((bit<32>)sumwire.slot * SALT_SLOT) ^ (sumwire.round * SALT_ROUND);
+        scratch.chosen = mode ++ share;
+        scratch.value = seed ^ ((bit<32>)sumwire.slot * SALT_SLOT) ^ (sumwire.round * SALT_ROUND);
         // Results are chosen by slot and round alone, whichever worker's contribution closes the slot.
         if (mode != DEGRADE_RESULTS) {
-            scratch = scratch ^ ((bit<32>)sumwire.worker * SALT_WORKER);
+            scratch.value = scratch.value ^ ((bit<32>)sumwire.worker * SALT_WORKER);
         }
     }
 
@@ -61,14 +61,14 @@ control Degrade(inout sumwire_h sumwire, inout bit<16> traits, inout bit<40> cho
     apply {
         if (sumwire.op == OP_THC && sumwire.words == THC_WORDS_UP && !above) {
             if (row.apply().hit) {
-                mix.apply(scratch);
-                if ((scratch & 0xFFFF) < chosen[31:0]) {
-                    if (chosen[39:32] == DEGRADE_RESULTS) {
+                mix.apply(scratch.value);
+                if ((scratch.value & 0xFFFF) < scratch.chosen[31:0]) {
+                    if (scratch.chosen[39:32] == DEGRADE_RESULTS) {
                         traits = traits | TRAIT_CUTS;
                     } else if (sumwire.flags & FLAG_RESYNC == 0) {
-                        if (chosen[39:32] == DEGRADE_TRIM) {
+                        if (scratch.chosen[39:32] == DEGRADE_TRIM) {
                             trim();
-                        } else if (chosen[39:32] == DEGRADE_DROP) {
+                        } else if (scratch.chosen[39:32] == DEGRADE_DROP) {
                             traits = traits | TRAIT_VOID;
                         }
                     }

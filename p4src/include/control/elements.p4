@@ -38,4 +38,31 @@ control AddElements(inout word_t sum, in word_t addend, inout word_t overflow) {
     }
 }
 
+// held = the larger of held and word, for each of the unsigned elements. The smaller is the complement of what it makes
+// of the complements. It computes in a, b and c.
+// Every second element is compared at a time, in cells of two: (1 << ELEMENT_BITS | a) - b keeps its highest bit
+// exactly if a >= b, and no borrow leaves the cell. That bit minus itself shifted down to bit 0 is a mask of the whole
+// element.
+control LargerElements(inout word_t held, in word_t word, inout word_t a, inout word_t b, inout word_t c) {
+    word_t wins;
+
+    // a = the larger of a and b, in the low half of every cell.
+    @hidden action keep_larger() {
+        wins = ((a | ELEMENTS_GUARD) - b) & ELEMENTS_GUARD;
+        wins = wins - (wins >> ELEMENT_BITS);
+        a = b ^ ((a ^ b) & wins);
+    }
+
+    apply {
+        a = held & ELEMENTS_LOW;
+        b = word & ELEMENTS_LOW;
+        keep_larger();
+        c = a;
+        a = (held >> ELEMENT_BITS) & ELEMENTS_LOW;
+        b = (word >> ELEMENT_BITS) & ELEMENTS_LOW;
+        keep_larger();
+        held = c | (a << ELEMENT_BITS);
+    }
+}
+
 #endif

@@ -12,8 +12,7 @@
 #include "../ids.p4"
 #include "../metadata.p4"
 
-control Forwarding(inout headers_t hdr,
-                   inout metadata_t meta,
+control Forwarding(in arp_h arp, in ipv4_h ipv4, inout bit<32> reject, inout destination_t destination,
                    inout standard_metadata_t standard_metadata) {
     @id(ID_ACTION_TO_PORT)
     @brief("Forward") @description("The packet leaves by this port.")
@@ -30,13 +29,13 @@ control Forwarding(inout headers_t hdr,
     @id(ID_ACTION_SERVE)
     @brief("Aggregate") @description("The packet is for this switch, which answers from the MAC address given.")
     action serve(@id(1) mac_t mac) {
-        meta.switch_mac = mac;
+        destination.mac = mac;
     }
 
     @id(ID_ACTION_NOT_SERVED)
     @brief("Do not aggregate") @description("The packet is not for this switch.")
     action not_served() {
-        meta.reject = REJECT_SOURCE;
+        reject = REJECT_SOURCE;
     }
 
     @id(ID_TABLE_FORWARD)
@@ -44,7 +43,7 @@ control Forwarding(inout headers_t hdr,
     @name("forward")
     table forward {
         key = {
-            meta.lookup_address : lpm @id(1) @name("dst");
+            destination.address : lpm @id(1) @name("dst");
         }
         actions = {
             to_port;
@@ -58,7 +57,7 @@ control Forwarding(inout headers_t hdr,
     @brief("Own addresses") @description("The addresses at which this switch aggregates.")
     table aggregator {
         key = {
-            meta.lookup_address : exact @id(1) @name("address");
+            destination.address : exact @id(1) @name("address");
         }
         actions = {
             serve;
@@ -69,12 +68,12 @@ control Forwarding(inout headers_t hdr,
     }
 
     apply {
-        if (hdr.ipv4.isValid() || hdr.arp.isValid()) {
+        if (ipv4.isValid() || arp.isValid()) {
             aggregator.apply();
-            if (meta.switch_mac == 0) {
+            if (destination.mac == 0) {
                 forward.apply();
-            } else if (hdr.arp.isValid()) {
-                meta.reject = REJECT_SOURCE;
+            } else if (arp.isValid()) {
+                reject = REJECT_SOURCE;
             }
         }
     }

@@ -13,18 +13,20 @@
 #include "../metadata.p4"
 #include "refusal.p4"
 
-control Guard(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
+control Guard(inout ethernet_h ethernet, inout arp_h arp, inout ipv4_h ipv4, inout udp_h udp, inout sumwire_h sumwire,
+              inout bit<32> reject, inout bit<32> verdict, inout bit<2> reply, in destination_t destination,
+              inout scratch_t scratch, inout standard_metadata_t standard_metadata) {
     Refusal() refusal;
 
     @id(ID_COUNTER_REJECTS)
     counter(REJECTS, CounterType.packets_and_bytes) rejects;
 
     @hidden action see_address() {
-        meta.scratch = hdr.ipv4.src;
+        scratch.value = ipv4.src;
     }
 
     @hidden action see_arp_sender() {
-        meta.scratch = hdr.arp.spa;
+        scratch.value = arp.spa;
     }
 
     @id(ID_ACTION_KNOWN_SOURCE)
@@ -45,8 +47,8 @@ control Guard(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
     table source {
         key = {
             standard_metadata.ingress_port : exact @id(1) @name("port");
-            hdr.ethernet.src : exact @id(2) @name("mac");
-            meta.scratch : exact @id(3) @name("address");
+            ethernet.src : exact @id(2) @name("mac");
+            scratch.value : exact @id(3) @name("address");
         }
         actions = {
             known_source;
@@ -57,23 +59,23 @@ control Guard(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
     }
 
     @hidden action pass() {
-        meta.reject = REJECT_NONE;
+        reject = REJECT_NONE;
     }
 
     @hidden action answer_arp() {
-        hdr.arp.oper = ARP_REPLY;
-        hdr.arp.tha = hdr.arp.sha;
-        hdr.arp.tpa = hdr.arp.spa;
-        hdr.arp.sha = meta.switch_mac;
-        hdr.arp.spa = meta.lookup_address;
-        hdr.ethernet.dst = hdr.ethernet.src;
-        hdr.ethernet.src = meta.switch_mac;
+        arp.oper = ARP_REPLY;
+        arp.tha = arp.sha;
+        arp.tpa = arp.spa;
+        arp.sha = destination.mac;
+        arp.spa = destination.address;
+        ethernet.dst = ethernet.src;
+        ethernet.src = destination.mac;
         standard_metadata.egress_spec = standard_metadata.ingress_port;
     }
 
     @hidden action refuse() {
-        meta.verdict = VERDICT_REJECT;
-        rejects.count(meta.reject);
+        verdict = VERDICT_REJECT;
+        rejects.count(reject);
     }
 
     @hidden action refuse_source() {
@@ -82,26 +84,26 @@ control Guard(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
     }
 
     apply {
-        if (hdr.arp.isValid()) {
+        if (arp.isValid()) {
             see_arp_sender();
         } else {
             see_address();
         }
         if (source.apply().hit) {
-            if (meta.reject != REJECT_SOURCE) {
+            if (reject != REJECT_SOURCE) {
                 refuse();
-                refusal.apply(hdr, meta, standard_metadata);
-            } else if (!hdr.arp.isValid()) {
+                refusal.apply(ethernet, ipv4, udp, sumwire, reject, reply, destination, scratch, standard_metadata);
+            } else if (!arp.isValid()) {
                 pass();
-            } else if (hdr.arp.sha != hdr.ethernet.src) {
+            } else if (arp.sha != ethernet.src) {
                 refuse_source();
             } else {
                 pass();
-                if (meta.switch_mac != 0 && hdr.arp.oper == ARP_REQUEST) {
+                if (destination.mac != 0 && arp.oper == ARP_REQUEST) {
                     answer_arp();
                 }
             }
-        } else if (meta.reject == REJECT_SOURCE) {
+        } else if (reject == REJECT_SOURCE) {
             refuse_source();
         } else {
             refuse();

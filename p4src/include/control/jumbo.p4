@@ -24,17 +24,17 @@
       ^ (z2 & ((J##_c12 ^ (z0 & J##_c13)) ^ (z1 & (J##_c14 ^ (z0 & J##_c15))))))))
 
 #define LOOK_UP(G) \
-    hdr.jumbo_up.t7 = LOOKED_UP(p0, hdr.jumbo_up.G##0, hdr.jumbo_up.G##1, hdr.jumbo_up.G##2, hdr.jumbo_up.G##3); \
-    hdr.jumbo_up.t6 = LOOKED_UP(p1, hdr.jumbo_up.G##0, hdr.jumbo_up.G##1, hdr.jumbo_up.G##2, hdr.jumbo_up.G##3); \
-    hdr.jumbo_up.t5 = LOOKED_UP(p2, hdr.jumbo_up.G##0, hdr.jumbo_up.G##1, hdr.jumbo_up.G##2, hdr.jumbo_up.G##3); \
-    hdr.jumbo_up.t4 = LOOKED_UP(p3, hdr.jumbo_up.G##0, hdr.jumbo_up.G##1, hdr.jumbo_up.G##2, hdr.jumbo_up.G##3); \
-    hdr.jumbo_up.t3 = LOOKED_UP(p4, hdr.jumbo_up.G##0, hdr.jumbo_up.G##1, hdr.jumbo_up.G##2, hdr.jumbo_up.G##3); \
-    hdr.jumbo_up.t2 = LOOKED_UP(p5, hdr.jumbo_up.G##0, hdr.jumbo_up.G##1, hdr.jumbo_up.G##2, hdr.jumbo_up.G##3); \
-    hdr.jumbo_up.t1 = LOOKED_UP(p6, hdr.jumbo_up.G##0, hdr.jumbo_up.G##1, hdr.jumbo_up.G##2, hdr.jumbo_up.G##3); \
-    hdr.jumbo_up.t0 = LOOKED_UP(p7, hdr.jumbo_up.G##0, hdr.jumbo_up.G##1, hdr.jumbo_up.G##2, hdr.jumbo_up.G##3);
+    jumbo_up.t7 = LOOKED_UP(p0, jumbo_up.G##0, jumbo_up.G##1, jumbo_up.G##2, jumbo_up.G##3); \
+    jumbo_up.t6 = LOOKED_UP(p1, jumbo_up.G##0, jumbo_up.G##1, jumbo_up.G##2, jumbo_up.G##3); \
+    jumbo_up.t5 = LOOKED_UP(p2, jumbo_up.G##0, jumbo_up.G##1, jumbo_up.G##2, jumbo_up.G##3); \
+    jumbo_up.t4 = LOOKED_UP(p3, jumbo_up.G##0, jumbo_up.G##1, jumbo_up.G##2, jumbo_up.G##3); \
+    jumbo_up.t3 = LOOKED_UP(p4, jumbo_up.G##0, jumbo_up.G##1, jumbo_up.G##2, jumbo_up.G##3); \
+    jumbo_up.t2 = LOOKED_UP(p5, jumbo_up.G##0, jumbo_up.G##1, jumbo_up.G##2, jumbo_up.G##3); \
+    jumbo_up.t1 = LOOKED_UP(p6, jumbo_up.G##0, jumbo_up.G##1, jumbo_up.G##2, jumbo_up.G##3); \
+    jumbo_up.t0 = LOOKED_UP(p7, jumbo_up.G##0, jumbo_up.G##1, jumbo_up.G##2, jumbo_up.G##3);
 
 // t0 to t7 are added to the group.
-#define ADD(G) ADD_PLANES(hdr.jumbo.G, hdr.jumbo_up.t, hdr.jumbo_up.carry)
+#define ADD(G) ADD_PLANES(jumbo.G, jumbo_up.t, jumbo_up.carry)
 
 #define REGISTERS(G) \
     register<wide_t>(JUMBO_SLOTS) G##0; register<wide_t>(JUMBO_SLOTS) G##1; \
@@ -43,22 +43,22 @@
     register<wide_t>(JUMBO_SLOTS) G##6; register<wide_t>(JUMBO_SLOTS) G##7;
 
 #define READ(G) \
-    G##0.read(hdr.jumbo.G##0, meta.admission.slot); G##1.read(hdr.jumbo.G##1, meta.admission.slot); \
-    G##2.read(hdr.jumbo.G##2, meta.admission.slot); G##3.read(hdr.jumbo.G##3, meta.admission.slot); \
-    G##4.read(hdr.jumbo.G##4, meta.admission.slot); G##5.read(hdr.jumbo.G##5, meta.admission.slot); \
-    G##6.read(hdr.jumbo.G##6, meta.admission.slot); G##7.read(hdr.jumbo.G##7, meta.admission.slot);
+    G##0.read(jumbo.G##0, slot); G##1.read(jumbo.G##1, slot); \
+    G##2.read(jumbo.G##2, slot); G##3.read(jumbo.G##3, slot); \
+    G##4.read(jumbo.G##4, slot); G##5.read(jumbo.G##5, slot); \
+    G##6.read(jumbo.G##6, slot); G##7.read(jumbo.G##7, slot);
 
 #define READ_ADDEND(G) \
-    G##0.read(hdr.jumbo_up.t0, meta.admission.slot); G##1.read(hdr.jumbo_up.t1, meta.admission.slot); \
-    G##2.read(hdr.jumbo_up.t2, meta.admission.slot); G##3.read(hdr.jumbo_up.t3, meta.admission.slot); \
-    G##4.read(hdr.jumbo_up.t4, meta.admission.slot); G##5.read(hdr.jumbo_up.t5, meta.admission.slot); \
-    G##6.read(hdr.jumbo_up.t6, meta.admission.slot); G##7.read(hdr.jumbo_up.t7, meta.admission.slot);
+    G##0.read(jumbo_up.t0, slot); G##1.read(jumbo_up.t1, slot); \
+    G##2.read(jumbo_up.t2, slot); G##3.read(jumbo_up.t3, slot); \
+    G##4.read(jumbo_up.t4, slot); G##5.read(jumbo_up.t5, slot); \
+    G##6.read(jumbo_up.t6, slot); G##7.read(jumbo_up.t7, slot);
 
 #define WRITE(G) \
-    G##0.write(meta.admission.slot, hdr.jumbo.G##0); G##1.write(meta.admission.slot, hdr.jumbo.G##1); \
-    G##2.write(meta.admission.slot, hdr.jumbo.G##2); G##3.write(meta.admission.slot, hdr.jumbo.G##3); \
-    G##4.write(meta.admission.slot, hdr.jumbo.G##4); G##5.write(meta.admission.slot, hdr.jumbo.G##5); \
-    G##6.write(meta.admission.slot, hdr.jumbo.G##6); G##7.write(meta.admission.slot, hdr.jumbo.G##7);
+    G##0.write(slot, jumbo.G##0); G##1.write(slot, jumbo.G##1); \
+    G##2.write(slot, jumbo.G##2); G##3.write(slot, jumbo.G##3); \
+    G##4.write(slot, jumbo.G##4); G##5.write(slot, jumbo.G##5); \
+    G##6.write(slot, jumbo.G##6); G##7.write(slot, jumbo.G##7);
 
 #define OF_PACKET(G) \
     LOOK_UP(G) \
@@ -68,14 +68,15 @@
     READ_ADDEND(G) \
     ADD(G)
 
-// Where a packet goes out, hdr.jumbo has the slot's payload in the end.
-control Jumbo(inout headers_t hdr, in metadata_t meta) {
+// Where a packet goes out, `jumbo` has the slot's payload in the end.
+control Jumbo(inout sumwire_h sumwire, inout jumbo_up_h jumbo_up, inout jumbo_h jumbo, in slot_t slot,
+              in bit<16> traits, in bit<8> effects) {
     REGISTERS(a)
     REGISTERS(b)
     REGISTERS(c)
     REGISTERS(d)
 
-    // The packet's indices, looked up, are added to hdr.jumbo.
+    // The packet's indices, looked up, are added to `jumbo`.
     @id(ID_ACTION_JUMBO)
     @brief("Add a long packet") @description("The coefficients of the job's value table, for planes of 2048 values.")
     action jumbo_planes(
@@ -128,7 +129,7 @@ control Jumbo(inout headers_t hdr, in metadata_t meta) {
     @name("jumbo")
     table row {
         key = {
-            hdr.sumwire.job : exact @id(1) @name("job");
+            sumwire.job : exact @id(1) @name("job");
         }
         actions = {
             jumbo_planes;
@@ -140,11 +141,11 @@ control Jumbo(inout headers_t hdr, in metadata_t meta) {
 
     // setValid() clears the header, so a fresh slot is 0.
     @hidden action begin() {
-        hdr.jumbo.setValid();
+        jumbo.setValid();
     }
 
     @hidden action read_slot() {
-        hdr.jumbo.setValid();
+        jumbo.setValid();
         READ(a)
         READ(b)
         READ(c)
@@ -158,9 +159,9 @@ control Jumbo(inout headers_t hdr, in metadata_t meta) {
         WRITE(d)
     }
 
-    // A lower switch's sums are in hdr.jumbo already.
+    // A lower switch's sums are in `jumbo` already.
     @hidden action add_slot() {
-        hdr.jumbo_up.setValid();
+        jumbo_up.setValid();
         OF_SLOT(a)
         OF_SLOT(b)
         OF_SLOT(c)
@@ -168,24 +169,24 @@ control Jumbo(inout headers_t hdr, in metadata_t meta) {
     }
 
     @hidden action end() {
-        hdr.jumbo_up.setInvalid();
-        hdr.sumwire.words = JUMBO_WORDS_DOWN;
+        jumbo_up.setInvalid();
+        sumwire.words = JUMBO_WORDS_DOWN;
     }
 
     apply {
-        if (meta.effects & EFFECT_FOLDS != 0) {
-            if (meta.traits & TRAIT_PARTIAL == 0) {
-                if (meta.traits & TRAIT_FRESH != 0) {
+        if (effects & EFFECT_FOLDS != 0) {
+            if (traits & TRAIT_PARTIAL == 0) {
+                if (traits & TRAIT_FRESH != 0) {
                     begin();
                 } else {
                     read_slot();
                 }
                 row.apply();
-            } else if (meta.traits & TRAIT_FRESH == 0) {
+            } else if (traits & TRAIT_FRESH == 0) {
                 add_slot();
             }
             write_slot();
-        } else if (meta.effects & EFFECT_TAKES != 0) {
+        } else if (effects & EFFECT_TAKES != 0) {
             write_slot();
         } else {
             read_slot();

@@ -14,43 +14,44 @@
 #include "../metadata.p4"
 #include "reply.p4"
 
-control Refusal(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
+control Refusal(inout ethernet_h ethernet, inout ipv4_h ipv4, inout udp_h udp, inout sumwire_h sumwire,
+                in bit<32> reject, inout bit<2> reply, in destination_t destination, inout scratch_t scratch,
+                inout standard_metadata_t standard_metadata) {
     ReplyHeaders() reply_headers;
 
     register<bit<48>>(PORTS_MAX) last_refusal;  // us
 
     // The time since the last refusal at this port.
     @hidden action see_port() {
-        meta.scratch = (bit<32>)standard_metadata.ingress_port;
-        last_refusal.read(meta.passed, meta.scratch);
-        meta.passed = standard_metadata.ingress_global_timestamp - meta.passed;
+        scratch.value = (bit<32>)standard_metadata.ingress_port;
+        last_refusal.read(scratch.passed, scratch.value);
+        scratch.passed = standard_metadata.ingress_global_timestamp - scratch.passed;
     }
 
     @hidden action refuse() {
-        last_refusal.write(meta.scratch, standard_metadata.ingress_global_timestamp);
-        hdr.sumwire.version = SUMWIRE_VERSION;
-        hdr.sumwire.kind = KIND_REFUSED;
-        hdr.sumwire.count = meta.reject[7:0];
-        hdr.sumwire.contributors = 0;
-        hdr.sumwire.flags = 0;
-        hdr.sumwire.words = 0;
-        hdr.sumwire.cut = 0;
+        last_refusal.write(scratch.value, standard_metadata.ingress_global_timestamp);
+        sumwire.version = SUMWIRE_VERSION;
+        sumwire.kind = KIND_REFUSED;
+        sumwire.count = reject[7:0];
+        sumwire.contributors = 0;
+        sumwire.flags = 0;
+        sumwire.words = 0;
+        sumwire.cut = 0;
         // Back to where it came from: the reason may be that the worker's number or address is wrong.
-        hdr.udp.dst_port = hdr.udp.src_port;
-        hdr.ipv4.dst = hdr.ipv4.src;
-        hdr.ethernet.dst = hdr.ethernet.src;
-        meta.reply = REPLY_REFUSED;
+        udp.dst_port = udp.src_port;
+        ipv4.dst = ipv4.src;
+        ethernet.dst = ethernet.src;
+        reply = REPLY_REFUSED;
         standard_metadata.egress_spec = standard_metadata.ingress_port;
     }
 
     apply {
-        if (meta.reject != REJECT_BUDGET && hdr.sumwire.isValid() && standard_metadata.checksum_error == 0 &&
-            (hdr.sumwire.kind == KIND_CONTRIBUTE || hdr.sumwire.kind == KIND_PROBE)) {
+        if (reject != REJECT_BUDGET && sumwire.isValid() && standard_metadata.checksum_error == 0 &&
+            (sumwire.kind == KIND_CONTRIBUTE || sumwire.kind == KIND_PROBE)) {
             see_port();
-            if (meta.passed >= REFUSAL_GAP_US) {
+            if (scratch.passed >= REFUSAL_GAP_US) {
                 refuse();
-                reply_headers.apply(hdr.ethernet, hdr.ipv4, hdr.udp, hdr.sumwire.words, meta.lookup_address,
-                                    meta.switch_mac);
+                reply_headers.apply(ethernet, ipv4, udp, sumwire.words, destination);
             }
         }
     }

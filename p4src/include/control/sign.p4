@@ -18,7 +18,6 @@
 #include "../headers.p4"
 #include "../ids.p4"
 #include "../metadata.p4"
-#include "../state.p4"
 
 const int SIGN_SHIFT_A = 121;
 const int SIGN_SHIFT_B = 221;
@@ -161,7 +160,11 @@ control SignMerge(inout word_t held, in word_t signs, inout sign_weight_h weight
     }
 }
 
-control SignFold(inout headers_t hdr, inout metadata_t meta, out word_t random_bits) {
+// The headers hold the slot's signs, `signs` are the packet's. The packet has those of `incoming` workers, and slot and
+// packet together those of `both`.
+control SignFold(inout word_h word0, inout word_h word1, inout pair_h pair2, inout pair_h pair4,
+                 inout pair_h pair6, in payload_t signs, in bit<8> incoming, in bit<8> both, inout scratch_t scratch,
+                 out word_t random_bits) {
     register<word_t>(1) random_state;
 
     SignWeight() sign_weight;
@@ -182,8 +185,8 @@ control SignFold(inout headers_t hdr, inout metadata_t meta, out word_t random_b
 
     // Registers start at 0, where a linear generator stays.
     @hidden action seed_generator() {
-        random(meta.number, 64w1, 64w0xFFFFFFFFFFFFFFFF);
-        random_bits = (word_t)meta.number * SIGN_SPREAD;
+        random(scratch.number, 64w1, 64w0xFFFFFFFFFFFFFFFF);
+        random_bits = (word_t)scratch.number * SIGN_SPREAD;
     }
 
     @hidden action write_generator() {
@@ -196,16 +199,16 @@ control SignFold(inout headers_t hdr, inout metadata_t meta, out word_t random_b
         if (random_bits == 0) {
             seed_generator();
         }
-        // The header holds the slot's signs, `sum` the packet's. To the merge the slot's are the incoming ones.
-        sign_weight.apply(hdr.sumwire.count, STATE_COUNT(meta.state) - hdr.sumwire.count, weight, meta.scratch);
-        merge0.apply(WORD0, meta.sum.w0, weight, random_bits);
-        merge1.apply(WORD1, meta.sum.w1, weight, random_bits);
-        merge2.apply(WORD2, meta.sum.w2, weight, random_bits);
-        merge3.apply(WORD3, meta.sum.w3, weight, random_bits);
-        merge4.apply(WORD4, meta.sum.w4, weight, random_bits);
-        merge5.apply(WORD5, meta.sum.w5, weight, random_bits);
-        merge6.apply(WORD6, meta.sum.w6, weight, random_bits);
-        merge7.apply(WORD7, meta.sum.w7, weight, random_bits);
+        // To the merge the slot's are the incoming ones.
+        sign_weight.apply(incoming, both - incoming, weight, scratch.value);
+        merge0.apply(word0.bits, signs.w0, weight, random_bits);
+        merge1.apply(word1.bits, signs.w1, weight, random_bits);
+        merge2.apply(pair2.first, signs.w2, weight, random_bits);
+        merge3.apply(pair2.second, signs.w3, weight, random_bits);
+        merge4.apply(pair4.first, signs.w4, weight, random_bits);
+        merge5.apply(pair4.second, signs.w5, weight, random_bits);
+        merge6.apply(pair6.first, signs.w6, weight, random_bits);
+        merge7.apply(pair6.second, signs.w7, weight, random_bits);
         write_generator();
     }
 }

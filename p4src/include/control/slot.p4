@@ -19,6 +19,7 @@
 // The cell of the job in `runs`: its slot base.
 #define RUN (meta.admission.slot - (slot_t)hdr.sumwire.slot)
 
+// It hands on most headers and metadata, and so takes all.
 control Slot(inout headers_t hdr, inout metadata_t meta) {
     register<state_t>(SLOTS_TOTAL) states;
     // Of the job's latest run, at its slot base: the state of the slot with which the run was opened. A switch that has
@@ -42,8 +43,8 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
 
     apply {
         read_state();
-        opening.apply(meta.state, meta.joined, meta.scratch, meta.traits, meta.reject, meta.admission.opening, RUN,
-                      hdr.sumwire.round, hdr.sumwire.token, hdr.sumwire.bucket, WORD0[1023:992],
+        opening.apply(meta.state, meta.joined, meta.scratch.value, meta.traits, meta.reject, meta.admission.opening,
+                      RUN, hdr.sumwire.round, hdr.sumwire.token, hdr.sumwire.bucket, hdr.word0.bits[1023:992],
                       hdr.sumwire.op == OP_NONE, meta.admission.sprays, hdr.above.isValid());
         // Nearly every packet is a whole contribution without flags to an open slot. The table would be a detour.
         if (IS_USUAL(meta.state, meta.traits, meta.admission.worker_bit, hdr.sumwire.flags, hdr.ipv4.ecn == ECN_CE)) {
@@ -56,7 +57,8 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
                           hdr.above.isValid(), hdr.above.worker_bit);
         }
         if (meta.effects & ~EFFECT_TELLS != 0) {
-            aggregate.apply(hdr, meta);
+            aggregate.apply(hdr, meta.traits, meta.effects, meta.admission.slot, STATE_COUNT(meta.state), meta.sum,
+                            meta.scratch);
             if (meta.effects & EFFECT_OVERFLOWS != 0) {
                 mark_overflow();
             }

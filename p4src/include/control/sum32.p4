@@ -10,7 +10,8 @@
 #include "../metadata.p4"
 #include "elements.p4"
 
-control Sum32Fold(inout headers_t hdr, inout metadata_t meta, out word_t overflow) {
+control Sum32Fold(inout word_h word0, inout word_h word1, inout pair_h pair2, inout pair_h pair4,
+                  inout pair_h pair6, in payload_t addend, inout bit<8> effects, out word_t overflow) {
     AddElements() add0;
     AddElements() add1;
     AddElements() add2;
@@ -22,16 +23,16 @@ control Sum32Fold(inout headers_t hdr, inout metadata_t meta, out word_t overflo
 
     apply {
         overflow = 0;
-        add0.apply(WORD0, meta.sum.w0, overflow);
-        add1.apply(WORD1, meta.sum.w1, overflow);
-        add2.apply(WORD2, meta.sum.w2, overflow);
-        add3.apply(WORD3, meta.sum.w3, overflow);
-        add4.apply(WORD4, meta.sum.w4, overflow);
-        add5.apply(WORD5, meta.sum.w5, overflow);
-        add6.apply(WORD6, meta.sum.w6, overflow);
-        add7.apply(WORD7, meta.sum.w7, overflow);
+        add0.apply(word0.bits, addend.w0, overflow);
+        add1.apply(word1.bits, addend.w1, overflow);
+        add2.apply(pair2.first, addend.w2, overflow);
+        add3.apply(pair2.second, addend.w3, overflow);
+        add4.apply(pair4.first, addend.w4, overflow);
+        add5.apply(pair4.second, addend.w5, overflow);
+        add6.apply(pair6.first, addend.w6, overflow);
+        add7.apply(pair6.second, addend.w7, overflow);
         if (overflow != 0) {
-            meta.effects = meta.effects | EFFECT_OVERFLOWS;
+            effects = effects | EFFECT_OVERFLOWS;
         }
     }
 }

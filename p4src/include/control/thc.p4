@@ -6,7 +6,7 @@
 // product of those index planes whose bit is set in M: all ones or 0, a mask, so that it costs no widening.
 // Plane J of the result is word 7 - J: planes travel most significant first.
 // The polynomial is nested (Horner's scheme): 15 AND and 15 XOR a plane for 1024 values at once. Planes that a job's
-// table does not need stay 0, as meta.sum is at first.
+// table does not need stay 0, as `sum` is at first.
 
 #ifndef SUMWIRE_THC_P4_
 #define SUMWIRE_THC_P4_
@@ -16,12 +16,12 @@
 #include "../metadata.p4"
 
 // Index planes, z3 the most significant. Macros, since a variable would be a copy.
-#define z3 WORD0
-#define z2 WORD1
-#define z1 WORD2
-#define z0 WORD3
+#define z3 word0.bits
+#define z2 word1.bits
+#define z1 pair2.first
+#define z0 pair2.second
 
-control ThcLookup(in headers_t hdr, inout metadata_t meta) {
+control ThcLookup(in word_h word0, in word_h word1, in pair_h pair2, in job_t job, inout payload_t sum) {
     @id(ID_ACTION_COEFFICIENTS_LOW)
     @brief("Look up low planes") @description("The coefficients of the five low bits of the job's value table.")
     action coefficients_low(
@@ -45,23 +45,23 @@ control ThcLookup(in headers_t hdr, inout metadata_t meta) {
             @id(69) word_t p4_c04, @id(70) word_t p4_c05, @id(71) word_t p4_c06, @id(72) word_t p4_c07,
             @id(73) word_t p4_c08, @id(74) word_t p4_c09, @id(75) word_t p4_c10, @id(76) word_t p4_c11,
             @id(77) word_t p4_c12, @id(78) word_t p4_c13, @id(79) word_t p4_c14, @id(80) word_t p4_c15) {
-        meta.sum.w7 = (((p0_c00 ^ (z0 & p0_c01)) ^ (z1 & (p0_c02 ^ (z0 & p0_c03))))
+        sum.w7 = (((p0_c00 ^ (z0 & p0_c01)) ^ (z1 & (p0_c02 ^ (z0 & p0_c03))))
              ^ (z2 & ((p0_c04 ^ (z0 & p0_c05)) ^ (z1 & (p0_c06 ^ (z0 & p0_c07))))))
             ^ (z3 & (((p0_c08 ^ (z0 & p0_c09)) ^ (z1 & (p0_c10 ^ (z0 & p0_c11))))
              ^ (z2 & ((p0_c12 ^ (z0 & p0_c13)) ^ (z1 & (p0_c14 ^ (z0 & p0_c15)))))));
-        meta.sum.w6 = (((p1_c00 ^ (z0 & p1_c01)) ^ (z1 & (p1_c02 ^ (z0 & p1_c03))))
+        sum.w6 = (((p1_c00 ^ (z0 & p1_c01)) ^ (z1 & (p1_c02 ^ (z0 & p1_c03))))
              ^ (z2 & ((p1_c04 ^ (z0 & p1_c05)) ^ (z1 & (p1_c06 ^ (z0 & p1_c07))))))
             ^ (z3 & (((p1_c08 ^ (z0 & p1_c09)) ^ (z1 & (p1_c10 ^ (z0 & p1_c11))))
              ^ (z2 & ((p1_c12 ^ (z0 & p1_c13)) ^ (z1 & (p1_c14 ^ (z0 & p1_c15)))))));
-        meta.sum.w5 = (((p2_c00 ^ (z0 & p2_c01)) ^ (z1 & (p2_c02 ^ (z0 & p2_c03))))
+        sum.w5 = (((p2_c00 ^ (z0 & p2_c01)) ^ (z1 & (p2_c02 ^ (z0 & p2_c03))))
              ^ (z2 & ((p2_c04 ^ (z0 & p2_c05)) ^ (z1 & (p2_c06 ^ (z0 & p2_c07))))))
             ^ (z3 & (((p2_c08 ^ (z0 & p2_c09)) ^ (z1 & (p2_c10 ^ (z0 & p2_c11))))
              ^ (z2 & ((p2_c12 ^ (z0 & p2_c13)) ^ (z1 & (p2_c14 ^ (z0 & p2_c15)))))));
-        meta.sum.w4 = (((p3_c00 ^ (z0 & p3_c01)) ^ (z1 & (p3_c02 ^ (z0 & p3_c03))))
+        sum.w4 = (((p3_c00 ^ (z0 & p3_c01)) ^ (z1 & (p3_c02 ^ (z0 & p3_c03))))
              ^ (z2 & ((p3_c04 ^ (z0 & p3_c05)) ^ (z1 & (p3_c06 ^ (z0 & p3_c07))))))
             ^ (z3 & (((p3_c08 ^ (z0 & p3_c09)) ^ (z1 & (p3_c10 ^ (z0 & p3_c11))))
              ^ (z2 & ((p3_c12 ^ (z0 & p3_c13)) ^ (z1 & (p3_c14 ^ (z0 & p3_c15)))))));
-        meta.sum.w3 = (((p4_c00 ^ (z0 & p4_c01)) ^ (z1 & (p4_c02 ^ (z0 & p4_c03))))
+        sum.w3 = (((p4_c00 ^ (z0 & p4_c01)) ^ (z1 & (p4_c02 ^ (z0 & p4_c03))))
              ^ (z2 & ((p4_c04 ^ (z0 & p4_c05)) ^ (z1 & (p4_c06 ^ (z0 & p4_c07))))))
             ^ (z3 & (((p4_c08 ^ (z0 & p4_c09)) ^ (z1 & (p4_c10 ^ (z0 & p4_c11))))
              ^ (z2 & ((p4_c12 ^ (z0 & p4_c13)) ^ (z1 & (p4_c14 ^ (z0 & p4_c15)))))));
@@ -87,15 +87,15 @@ control ThcLookup(in headers_t hdr, inout metadata_t meta) {
             @id(37) word_t p7_c04, @id(38) word_t p7_c05, @id(39) word_t p7_c06, @id(40) word_t p7_c07,
             @id(41) word_t p7_c08, @id(42) word_t p7_c09, @id(43) word_t p7_c10, @id(44) word_t p7_c11,
             @id(45) word_t p7_c12, @id(46) word_t p7_c13, @id(47) word_t p7_c14, @id(48) word_t p7_c15) {
-        meta.sum.w2 = (((p5_c00 ^ (z0 & p5_c01)) ^ (z1 & (p5_c02 ^ (z0 & p5_c03))))
+        sum.w2 = (((p5_c00 ^ (z0 & p5_c01)) ^ (z1 & (p5_c02 ^ (z0 & p5_c03))))
              ^ (z2 & ((p5_c04 ^ (z0 & p5_c05)) ^ (z1 & (p5_c06 ^ (z0 & p5_c07))))))
             ^ (z3 & (((p5_c08 ^ (z0 & p5_c09)) ^ (z1 & (p5_c10 ^ (z0 & p5_c11))))
              ^ (z2 & ((p5_c12 ^ (z0 & p5_c13)) ^ (z1 & (p5_c14 ^ (z0 & p5_c15)))))));
-        meta.sum.w1 = (((p6_c00 ^ (z0 & p6_c01)) ^ (z1 & (p6_c02 ^ (z0 & p6_c03))))
+        sum.w1 = (((p6_c00 ^ (z0 & p6_c01)) ^ (z1 & (p6_c02 ^ (z0 & p6_c03))))
              ^ (z2 & ((p6_c04 ^ (z0 & p6_c05)) ^ (z1 & (p6_c06 ^ (z0 & p6_c07))))))
             ^ (z3 & (((p6_c08 ^ (z0 & p6_c09)) ^ (z1 & (p6_c10 ^ (z0 & p6_c11))))
              ^ (z2 & ((p6_c12 ^ (z0 & p6_c13)) ^ (z1 & (p6_c14 ^ (z0 & p6_c15)))))));
-        meta.sum.w0 = (((p7_c00 ^ (z0 & p7_c01)) ^ (z1 & (p7_c02 ^ (z0 & p7_c03))))
+        sum.w0 = (((p7_c00 ^ (z0 & p7_c01)) ^ (z1 & (p7_c02 ^ (z0 & p7_c03))))
              ^ (z2 & ((p7_c04 ^ (z0 & p7_c05)) ^ (z1 & (p7_c06 ^ (z0 & p7_c07))))))
             ^ (z3 & (((p7_c08 ^ (z0 & p7_c09)) ^ (z1 & (p7_c10 ^ (z0 & p7_c11))))
              ^ (z2 & ((p7_c12 ^ (z0 & p7_c13)) ^ (z1 & (p7_c14 ^ (z0 & p7_c15)))))));
@@ -110,7 +110,7 @@ control ThcLookup(in headers_t hdr, inout metadata_t meta) {
     @brief("Value tables, low bits") @description("By job: the five low bits of what THC's indices stand for.")
     table thc_low {
         key = {
-            hdr.sumwire.job : exact @id(1) @name("job");
+            job : exact @id(1) @name("job");
         }
         actions = {
             coefficients_low;
@@ -126,7 +126,7 @@ control ThcLookup(in headers_t hdr, inout metadata_t meta) {
     @description("By job: the three high bits. Most jobs' values are below 32 and need no row.")
     table thc_high {
         key = {
-            hdr.sumwire.job : exact @id(1) @name("job");
+            job : exact @id(1) @name("job");
         }
         actions = {
             coefficients_high;

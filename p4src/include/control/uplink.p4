@@ -12,28 +12,30 @@
 #include "../metadata.p4"
 #include "mix.p4"
 
-control Uplink(inout headers_t hdr, inout metadata_t meta, in standard_metadata_t standard_metadata) {
+control Uplink(in ethernet_h ethernet, in ipv4_h ipv4, in sumwire_h sumwire, inout above_h above,
+               inout bit<32> reject, in bit<16> traits, inout admission_t admission, inout scratch_t scratch,
+               in standard_metadata_t standard_metadata) {
     Mix32() mix;
 
     // Every switch computes the same hash of slot and round, so all contributions of a chunk meet at one switch above.
     @hidden action salt() {
-        meta.scratch = ((bit<32>)hdr.sumwire.slot * SALT_SLOT) ^ (hdr.sumwire.round * SALT_ROUND);
+        scratch.value = ((bit<32>)sumwire.slot * SALT_SLOT) ^ (sumwire.round * SALT_ROUND);
     }
 
     @hidden action select_by_hash() {
-        meta.selector = meta.scratch[15:0];
+        admission.selector = scratch.value[15:0];
     }
 
     @id(ID_ACTION_TO_PARENT)
     @brief("Send up") @description("Port and addresses of the switch above, and this switch's seat there.")
     action to_parent(@id(1) port_t port, @id(2) mac_t mac, @id(3) ipv4_t address, @id(4) worker_t worker,
                      @id(5) bitmap_t worker_bit) {
-        hdr.above.setValid();
-        hdr.above.port = (bit<16>)port;
-        hdr.above.mac = mac;
-        hdr.above.address = address;
-        hdr.above.worker = worker;
-        hdr.above.worker_bit = worker_bit;
+        above.setValid();
+        above.port = (bit<16>)port;
+        above.mac = mac;
+        above.address = address;
+        above.worker = worker;
+        above.worker_bit = worker_bit;
     }
 
     @id(ID_ACTION_IS_ROOT)
@@ -48,8 +50,8 @@ control Uplink(inout headers_t hdr, inout metadata_t meta, in standard_metadata_
     @description("By job and selector: low bits of the slot, or a hash of slot and round. Most jobs need one row.")
     table uplink {
         key = {
-            hdr.sumwire.job : exact @id(1) @name("job");
-            meta.selector : ternary @id(2) @name("slot");
+            sumwire.job : exact @id(1) @name("job");
+            admission.selector : ternary @id(2) @name("slot");
         }
         actions = {
             to_parent;
@@ -61,21 +63,21 @@ control Uplink(inout headers_t hdr, inout metadata_t meta, in standard_metadata_
 
     apply {
         // A greeting's slots have one root whatever the round: it tells who greets there that others are further.
-        if (meta.admission.sprays == SPRAY_HASH &&
-            (hdr.sumwire.token == TOKEN_NONE || hdr.sumwire.token >= TOKENS_OF_RUNS)) {
+        if (admission.sprays == SPRAY_HASH &&
+            (sumwire.token == TOKEN_NONE || sumwire.token >= TOKENS_OF_RUNS)) {
             salt();
-            mix.apply(meta.scratch);
+            mix.apply(scratch.value);
             select_by_hash();
         }
         uplink.apply();
-        if (meta.traits & (TRAIT_TRIMMED | TRAIT_FROM_ABOVE) != 0) {
+        if (traits & (TRAIT_TRIMMED | TRAIT_FROM_ABOVE) != 0) {
             // Missing planes are made up at the root only.
-            if (meta.traits & TRAIT_TRIMMED != 0 && hdr.above.isValid()) {
-                meta.reject = REJECT_WORDS;
-            } else if (meta.traits & TRAIT_FROM_ABOVE != 0 &&
-                       (!hdr.above.isValid() || (bit<16>)standard_metadata.ingress_port != hdr.above.port ||
-                        hdr.ipv4.src != hdr.above.address || hdr.ethernet.src != hdr.above.mac)) {
-                meta.reject = REJECT_PARENT;
+            if (traits & TRAIT_TRIMMED != 0 && above.isValid()) {
+                reject = REJECT_WORDS;
+            } else if (traits & TRAIT_FROM_ABOVE != 0 &&
+                       (!above.isValid() || (bit<16>)standard_metadata.ingress_port != above.port ||
+                        ipv4.src != above.address || ethernet.src != above.mac)) {
+                reject = REJECT_PARENT;
             }
         }
     }

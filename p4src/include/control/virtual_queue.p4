@@ -17,7 +17,8 @@
 
 const bit<16> TRIMMED_BYTES = 2 * WORD_BYTES;
 
-control VirtualQueue(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
+control VirtualQueue(inout ipv4_h ipv4, inout udp_h udp, inout sumwire_h sumwire, inout pair_h pair2, in auth_h auth,
+                     in bit<2> reply, inout scratch_t scratch, inout standard_metadata_t standard_metadata) {
     register<bit<48>>(QUEUES_MAX) last_seen;  // us
     register<bit<64>>(QUEUES_MAX) backlog;    // bytes << QUEUE_SHIFT
 
@@ -32,31 +33,31 @@ control VirtualQueue(inout headers_t hdr, inout metadata_t meta, inout standard_
     @description("rate: bytes in 1024 us. mark, drop3 to drop0, drop_all: lengths in bytes. trims: packets may be cut.")
     action limit(@id(1) bit<32> rate, @id(2) bit<32> mark, @id(3) bit<32> drop3, @id(4) bit<32> drop2,
                  @id(5) bit<32> drop1, @id(6) bit<32> drop0, @id(7) bit<32> drop_all, @id(8) bit<1> trims) {
-        meta.scratch = (bit<32>)(standard_metadata.egress_port ++ (bit<1>)(hdr.ipv4.dscp & DSCP_PRIORITY != 0));
-        last_seen.read(meta.passed, meta.scratch);
-        last_seen.write(meta.scratch, standard_metadata.ingress_global_timestamp);
-        backlog.read(meta.number, meta.scratch);
+        scratch.value = (bit<32>)(standard_metadata.egress_port ++ (bit<1>)(ipv4.dscp & DSCP_PRIORITY != 0));
+        last_seen.read(scratch.passed, scratch.value);
+        last_seen.write(scratch.value, standard_metadata.ingress_global_timestamp);
+        backlog.read(scratch.number, scratch.value);
 
-        meta.passed = standard_metadata.ingress_global_timestamp - meta.passed;
-        if (meta.passed > QUEUE_LOOKBACK_US) {
-            meta.passed = QUEUE_LOOKBACK_US;
+        scratch.passed = standard_metadata.ingress_global_timestamp - scratch.passed;
+        if (scratch.passed > QUEUE_LOOKBACK_US) {
+            scratch.passed = QUEUE_LOOKBACK_US;
         }
-        bit<64> drained = (bit<64>)meta.passed * (bit<64>)rate;
-        if (meta.number > drained) {
-            meta.number = meta.number - drained;
+        bit<64> drained = (bit<64>)scratch.passed * (bit<64>)rate;
+        if (scratch.number > drained) {
+            scratch.number = scratch.number - drained;
         } else {
-            meta.number = 0;
+            scratch.number = 0;
         }
 
-        bit<2> class = hdr.ipv4.dscp[2:1];
-        if (hdr.ipv4.ecn != ECN_NOT_ECT) {
+        bit<2> class = ipv4.dscp[2:1];
+        if (ipv4.ecn != ECN_NOT_ECT) {
             drop = mark;
             decision = QUEUE_MARK;
         } else {
             decision = QUEUE_DROP;
             // A malformed packet has no words. One with an authentication tag would be refused if it were cut.
-            if (trims == 1 && hdr.pair2.isValid() && !hdr.auth.isValid() &&
-                hdr.sumwire.kind == KIND_CONTRIBUTE && hdr.sumwire.op == OP_THC && hdr.sumwire.words == THC_WORDS_UP) {
+            if (trims == 1 && pair2.isValid() && !auth.isValid() &&
+                sumwire.kind == KIND_CONTRIBUTE && sumwire.op == OP_THC && sumwire.words == THC_WORDS_UP) {
                 decision = QUEUE_TRIM;
             }
             if (class == 0) {
@@ -69,12 +70,12 @@ control VirtualQueue(inout headers_t hdr, inout metadata_t meta, inout standard_
                 drop = drop3;
             }
         }
-        if ((meta.number >> QUEUE_SHIFT) > (bit<64>)drop_all) {
+        if ((scratch.number >> QUEUE_SHIFT) > (bit<64>)drop_all) {
             decision = QUEUE_DROP;
-        } else if ((meta.number >> QUEUE_SHIFT) <= (bit<64>)drop) {
+        } else if ((scratch.number >> QUEUE_SHIFT) <= (bit<64>)drop) {
             decision = QUEUE_PASS;
         }
-        drop = (bit<32>)(meta.scratch[9:0] ++ class ++ decision);
+        drop = (bit<32>)(scratch.value[9:0] ++ class ++ decision);
     }
 
     @id(ID_ACTION_NO_LIMIT)
@@ -101,25 +102,25 @@ control VirtualQueue(inout headers_t hdr, inout metadata_t meta, inout standard_
     // Updates IPv4's checksum for a field that grew by `more` (RFC 1624), in ones' complement: a wrong checksum stays
     // wrong, and options need not be known.
     @hidden action grow(in bit<16> more) {
-        bit<32> sum = (bit<32>)(~hdr.ipv4.checksum) + (bit<32>)more;
+        bit<32> sum = (bit<32>)(~ipv4.checksum) + (bit<32>)more;
         sum = (sum & 0xFFFF) + (sum >> 16);
-        hdr.ipv4.checksum = ~sum[15:0];
+        ipv4.checksum = ~sum[15:0];
     }
 
     @hidden action mark_packet() {
-        grow((bit<16>)(ECN_CE - hdr.ipv4.ecn));
-        hdr.ipv4.ecn = ECN_CE;
+        grow((bit<16>)(ECN_CE - ipv4.ecn));
+        ipv4.ecn = ECN_CE;
     }
 
     @hidden action trim_packet() {
-        hdr.pair2.setInvalid();
-        hdr.sumwire.words = THC_WORDS_TRIMMED;
-        hdr.sumwire.flags = hdr.sumwire.flags | FLAG_TRIMMED;
-        hdr.udp.len = hdr.udp.len - TRIMMED_BYTES;
-        hdr.udp.checksum = 0;
-        hdr.ipv4.total_len = hdr.ipv4.total_len - TRIMMED_BYTES;
+        pair2.setInvalid();
+        sumwire.words = THC_WORDS_TRIMMED;
+        sumwire.flags = sumwire.flags | FLAG_TRIMMED;
+        udp.len = udp.len - TRIMMED_BYTES;
+        udp.checksum = 0;
+        ipv4.total_len = ipv4.total_len - TRIMMED_BYTES;
         grow(~TRIMMED_BYTES);
-        meta.number = meta.number - ((bit<64>)TRIMMED_BYTES << QUEUE_SHIFT);
+        scratch.number = scratch.number - ((bit<64>)TRIMMED_BYTES << QUEUE_SHIFT);
     }
 
     @hidden action count_decision() {
@@ -128,15 +129,15 @@ control VirtualQueue(inout headers_t hdr, inout metadata_t meta, inout standard_
 
     // A reply's length is new, a forwarded frame may have padding.
     @hidden action charge() {
-        if (meta.reply != REPLY_NONE) {
-            meta.number = meta.number + ((bit<64>)(hdr.ipv4.total_len + ETHERNET_BYTES) << QUEUE_SHIFT);
+        if (reply != REPLY_NONE) {
+            scratch.number = scratch.number + ((bit<64>)(ipv4.total_len + ETHERNET_BYTES) << QUEUE_SHIFT);
         } else {
-            meta.number = meta.number + ((bit<64>)standard_metadata.packet_length << QUEUE_SHIFT);
+            scratch.number = scratch.number + ((bit<64>)standard_metadata.packet_length << QUEUE_SHIFT);
         }
     }
 
     @hidden action keep() {
-        backlog.write(meta.scratch, meta.number);
+        backlog.write(scratch.value, scratch.number);
     }
 
     @hidden action drop_packet() {
@@ -145,8 +146,8 @@ control VirtualQueue(inout headers_t hdr, inout metadata_t meta, inout standard_
 
     apply {
         // Results of jobs without tags pass queues by.
-        if (hdr.ipv4.isValid() &&
-            (standard_metadata.egress_rid == 0 || hdr.ipv4.dscp & DSCP_PRIORITY != 0)) {
+        if (ipv4.isValid() &&
+            (standard_metadata.egress_rid == 0 || ipv4.dscp & DSCP_PRIORITY != 0)) {
             if (virtual_queue.apply().hit) {
                 count_decision();
                 if (decision == QUEUE_MARK) {

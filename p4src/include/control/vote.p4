@@ -8,7 +8,6 @@
 
 #include "../headers.p4"
 #include "../metadata.p4"
-#include "../state.p4"
 #include "carry.p4"
 
 // The complement of the least counter that wins among `count` votes, as planes of all ones or 0. That counter is half
@@ -44,27 +43,28 @@ control VoteMajority(in word_t c3, in word_t c2, in word_t c1, in word_t c0,
     }
 }
 
-// What a packet adds to the counters: words 0 to 3 are the counter of the first 1024 values, words 4 to 7 of the
-// second.
-control VoteCounters(in headers_t hdr, inout metadata_t meta) {
+// What a packet of a host or of a lower switch adds to the counters: words 0 to 3 are the counter of the first 1024
+// values, words 4 to 7 of the second.
+control VoteCounters(in word_h word0, in word_h word1, in pair_h pair2, in pair_h pair4, in bool from_host,
+                     inout payload_t counters) {
     // Two planes of votes become counters of one bit.
     @hidden action count_votes() {
-        meta.sum.w3 = WORD0;
-        meta.sum.w7 = WORD1;
+        counters.w3 = word0.bits;
+        counters.w7 = word1.bits;
     }
 
     // A lower switch sends counters, not its vote. They have three planes, for at most seven hosts.
     @hidden action take_counters() {
-        meta.sum.w1 = WORD0;
-        meta.sum.w2 = WORD1;
-        meta.sum.w3 = WORD2;
-        meta.sum.w5 = WORD3;
-        meta.sum.w6 = WORD4;
-        meta.sum.w7 = WORD5;
+        counters.w1 = word0.bits;
+        counters.w2 = word1.bits;
+        counters.w3 = pair2.first;
+        counters.w5 = pair2.second;
+        counters.w6 = pair4.first;
+        counters.w7 = pair4.second;
     }
 
     apply {
-        if (meta.traits & TRAIT_PARTIAL == 0) {
+        if (from_host) {
             count_votes();
         } else {
             take_counters();
@@ -88,30 +88,34 @@ control VoteAdder(inout word_t c3, inout word_t c2, inout word_t c1, inout word_
     }
 }
 
-control VoteAdd(inout headers_t hdr, in metadata_t meta) {
+control VoteAdd(inout word_h word0, inout word_h word1, inout pair_h pair2, inout pair_h pair4,
+                inout pair_h pair6, in payload_t addend) {
     VoteAdder() first_add;
     VoteAdder() second_add;
 
     apply {
-        first_add.apply(WORD0, WORD1, WORD2, WORD3, meta.sum.w0, meta.sum.w1, meta.sum.w2, meta.sum.w3);
-        second_add.apply(WORD4, WORD5, WORD6, WORD7, meta.sum.w4, meta.sum.w5, meta.sum.w6, meta.sum.w7);
+        first_add.apply(word0.bits, word1.bits, pair2.first, pair2.second,
+                        addend.w0, addend.w1, addend.w2, addend.w3);
+        second_add.apply(pair4.first, pair4.second, pair6.first, pair6.second,
+                         addend.w4, addend.w5, addend.w6, addend.w7);
     }
 }
 
-// Counters become the vote, in the first two words.
-control VoteClose(inout headers_t hdr, inout metadata_t meta) {
+// Counters of `count` hosts become the vote, in the first two words. It computes in `scratch`.
+control VoteClose(inout word_h word0, inout word_h word1, inout pair_h pair2, inout pair_h pair4,
+                  inout pair_h pair6, in bit<8> count, inout payload_t scratch) {
     VoteThreshold() threshold;
     VoteMajority() first_majority;
     VoteMajority() second_majority;
 
     apply {
-        threshold.apply(STATE_COUNT(meta.state), meta.sum.w3, meta.sum.w2, meta.sum.w1, meta.sum.w0);
-        first_majority.apply(WORD0, WORD1, WORD2, WORD3,
-                             meta.sum.w3, meta.sum.w2, meta.sum.w1, meta.sum.w0, meta.sum.w4);
-        second_majority.apply(WORD4, WORD5, WORD6, WORD7,
-                              meta.sum.w3, meta.sum.w2, meta.sum.w1, meta.sum.w0, meta.sum.w5);
-        WORD0 = meta.sum.w4;
-        WORD1 = meta.sum.w5;
+        threshold.apply(count, scratch.w3, scratch.w2, scratch.w1, scratch.w0);
+        first_majority.apply(word0.bits, word1.bits, pair2.first, pair2.second,
+                             scratch.w3, scratch.w2, scratch.w1, scratch.w0, scratch.w4);
+        second_majority.apply(pair4.first, pair4.second, pair6.first, pair6.second,
+                              scratch.w3, scratch.w2, scratch.w1, scratch.w0, scratch.w5);
+        word0.bits = scratch.w4;
+        word1.bits = scratch.w5;
     }
 }
 

@@ -121,10 +121,11 @@ def _with_fields_for_parameters(code: dict[str, str]) -> dict[str, str]:
             for one, arguments in applied.findall(text):
                 callee, words = controls.get(kinds.get(one, ""), ("", ""))
                 for argument, parameter in zip(arguments.split(","), words.split(","), strict=False):
-                    if callee and re.fullmatch(r"\s*meta\.\w+", argument):
+                    if callee and re.fullmatch(r"\s*meta\.[\w.]+", argument):
                         signature, body = code[callee].split(words, 1)
+                        body, *others = re.split(r"(?=^control )", body, flags=re.MULTILINE)
                         body = re.sub(rf"(?<![\w.\"]){parameter.split()[-1]}\b", argument.strip(), body)
-                        code = {**code, callee: signature + words + body}
+                        code = {**code, callee: signature + words + body + "".join(others)}
     return {name: applied.sub("", text) for name, text in code.items()}
 
 
