@@ -4,9 +4,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import itertools
 import os
 import socket
+import struct
 import subprocess
 import time
 from collections.abc import Iterator
@@ -16,6 +18,8 @@ from pathlib import Path
 TIMEOUT_S = 30.0
 SOL_PACKET, PACKET_IGNORE_OUTGOING = 263, 23
 SO_RCVBUFFORCE = 33
+SIOCGIFFLAGS, IFF_RUNNING = 0x8913, 0x40
+_FLAGS = struct.Struct("16sH22x")  # struct ifreq
 _MADE = itertools.count()
 
 
@@ -24,12 +28,16 @@ def ip(*words: str) -> None:
 
 
 def wait_for_carrier(interface: str) -> None:
-    """Wait until the kernel has brought an interface up; frames sent before are lost."""
-    state = Path(f"/sys/class/net/{interface}/operstate")
+    """Wait until the kernel has brought an interface up; frames sent before are lost.
+
+    Asked by a call, because /sys has the interfaces of the network namespace in which it was mounted.
+    """
+    asked = _FLAGS.pack(interface.encode(), 0)
     deadline = time.monotonic() + TIMEOUT_S
-    while state.read_text().strip() != "up":
-        assert time.monotonic() < deadline, f"{interface} does not come up"
-        time.sleep(0.001)  # between two looks
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        while not _FLAGS.unpack(fcntl.ioctl(any_socket, SIOCGIFFLAGS, asked))[1] & IFF_RUNNING:
+            assert time.monotonic() < deadline, f"{interface} does not come up"
+            time.sleep(0.001)  # between two looks
 
 
 @contextmanager
