@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The Sumwire authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Aggregation for a program with its own headers (docs/aggregation-library.md): the slot protocol and the arithmetic of
+// Aggregation for a program with its own headers (docs/p4-library.md): the slot protocol and the arithmetic of
 // sumwire.p4, which is made of the same files. Three constants must be defined before it is included:
 //
 //     const int SLOTS_TOTAL = 256;  // slots
