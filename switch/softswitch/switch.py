@@ -329,6 +329,19 @@ class SoftSwitch:
         with self._lock:
             return self._table(table).entries()
 
+    def handle(self, table: str, key: tuple[KeyMatch, ...], priority: int = 0) -> int:
+        """Return the number of an entry in the order of inserts: 0 for the first, the program's own come first.
+
+        None is given twice. Raises NotFoundError.
+        """
+        with self._lock:
+            return self._table(table).handle(key, priority)
+
+    def identity(self, table: str, handle: int) -> tuple[tuple[KeyMatch, ...], int] | None:
+        """Return key and priority of the entry with this handle, None if there is none."""
+        with self._lock:
+            return self._table(table).identity(handle)
+
     def default_action(self, table: str) -> ActionCall | None:
         with self._lock:
             return self._table(table).default

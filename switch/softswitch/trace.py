@@ -44,7 +44,7 @@ def _table(event: Event) -> str:
         matches = zip(event["keys"], event.get("entry", ()), strict=False)
         entry = ", ".join(f"{key['name']} {key['match']} {match}" for key, match in matches)
         priority = f", priority {event['priority']}" if "priority" in event else ""
-        found = f"hit with {entry or 'an entry'}{priority}"
+        found = f"hit with handle {event['handle']}, {entry}{priority}"
     return f"Applying table '{event['table']}', key ({looked_up}): {found}"
 
 

@@ -9,7 +9,7 @@ import functools
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,6 +34,9 @@ CHECKOUT: Final = "P4C"  # the variable that names the folder of the checkout
 COMPILER: Final = "p4c-bm2-ss"
 # They use indices past the end of a stack, where bmv2 ends, and fields of invalid headers: docs/softswitch.md.
 DOCUMENTED: Final = frozenset({"runtime-index-bmv2", "runtime-index-2-bmv2"})
+# Whose events differ by what is told, or by chance: docs/trace.md.
+UNLIKE: Final[frozenset[str]] = frozenset()
+TRACED_MIN: Final = 100
 SHARE_MIN: Final = 97.0
 MUTATIONS: Final = 20
 _JSONS: Final = 10_000
@@ -110,6 +113,38 @@ def _mutated(v: Verification) -> list[Check]:
     others = sorted(set(found["bmv2_differences"]) - DOCUMENTED)
     count = f"{len(found['bmv2_samples'])} samples, {found['bmv2_packets']} packets"
     return [*checks, equal(f"{beside}: {count}", others, [], "none but documented ones")]
+
+
+def _trace(v: Verification) -> list[Check]:
+    """Of the same packets, with the same entries: the trace beside bmv2's log, and then the registers."""
+    label, target = "packet tests of p4c's samples: events in the trace and in bmv2's log differ", "none"
+    registers = "registers after them, by softswitch-cli and simple_switch_CLI, differ"
+    absent_here = functools.partial(_absent_both, (label, registers), target)
+    if missing := _missing():
+        return absent_here(missing)
+    file, work = v.results.resolve() / "v1model-trace.json", v.results.resolve() / "v1model-samples"
+    file.unlink(missing_ok=True)
+    words = programs.module("fuzz.samples.traced", os.environ[CHECKOUT], "--work", str(work), "--json", str(file))
+    every = ["--every", str(_QUICK)] if v.quick else []
+    alone = [] if os.geteuid() else ["unshare", "--net"]  # its ports are nobody else's
+    ended = run_words([*alone, *words, *every])
+    if not file.exists():
+        raise LabError(f"the traces ended with {ended.status}: {ended.last_line}")
+    found: dict[str, Any] = json.loads(file.read_text())
+    if "absent" in found:
+        return absent_here(found["absent"])
+    others = {name: why for name, why in found["differences"].items() if name not in UNLIKE}
+    counted = f"{found['packets']} packets, {sum(found['events'].values())} events"
+    least = TRACED_MIN // _QUICK if v.quick else TRACED_MIN
+    return [
+        at_least("samples that are traced beside bmv2's log", len(found["samples"]), least),
+        equal(f"{label}: {counted}", others, {}, target),
+        equal(f"{sum(found['registers'].values())} {registers}", found["register_differences"], {}, target),
+    ]
+
+
+def _absent_both(labels: Sequence[str], target: str, why: str) -> list[Check]:
+    return [absent(label, target, why) for label in labels]
 
 
 def _programs(v: Verification) -> list[Check]:
@@ -211,7 +246,7 @@ def _taken(found: Mapping[str, Any]) -> dict[str, int]:
 
 
 GROUPS: Final[Mapping[str, Experiments]] = {
-    "v1model": {"packets": _packets, "load": _load, "mutated": _mutated, "programs": _programs},
+    "v1model": {"packets": _packets, "load": _load, "mutated": _mutated, "trace": _trace, "programs": _programs},
     "p4runtime": {"finsy": _finsy, "inserts": _inserts, "json": _json},
     "tofino": {"compile": _compile},
 }

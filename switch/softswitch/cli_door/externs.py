@@ -60,7 +60,7 @@ def _direct(work: Work, counter: ir.CounterArray, word: str) -> tuple[str, Entry
     """Table and entry of a direct counter; None for another."""
     if counter.table is None:
         return None
-    return counter.table, entry_of(work, work.names.tables.find(counter.table), word)[1]
+    return counter.table, entry_of(work, work.names.tables.find(counter.table), word)
 
 
 def counter_read(work: Work, words: Sequence[str]) -> None:
@@ -115,7 +115,7 @@ def meter_get_rates(work: Work, words: Sequence[str]) -> None:
             raise refused("meter", "INVALID_INDEX", f"meter {meter.name} has {meter.size} cells")
         found = work.switch.meter_rates(meter.name, index)
     else:
-        _, entry = entry_of(work, work.names.tables.find(meter.table), words[1])
+        entry = entry_of(work, work.names.tables.find(meter.table), words[1])
         found = work.switch.direct_meter_rates(meter.table, entry.key, entry.priority)
     if found is None:
         work.say(f"WARNING: expected {_RATES} rates but only received 0")
@@ -139,7 +139,7 @@ def meter_set_rates(work: Work, words: Sequence[str]) -> None:
         work.try_device("meter", lambda: work.switch.set_meter(meter.name, index, rates), _NO_RATES)
         return
     table = meter.table
-    _, entry = entry_of(work, work.names.tables.find(table), words[1])
+    entry = entry_of(work, work.names.tables.find(table), words[1])
     work.try_device("meter", lambda: work.switch.set_direct_meter(table, entry.key, entry.priority, rates), _NO_RATES)
 
 

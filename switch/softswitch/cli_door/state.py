@@ -1,16 +1,11 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the commands need beside the switch: objects by unique ends of their names, and handles.
-
-The switch itself has no handles. Those here follow it: an entry that a controller inserts gets one when a command first
-looks, and one that is gone loses its own.
-"""
+"""What the commands need beside the switch: objects by unique ends of their names, and nodes of multicast groups."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import count
 from typing import Final, Generic, TypeVar
 
 from commonlib.untrusted import escaped
@@ -20,10 +15,9 @@ from softswitch.device import Device
 from softswitch.p4runtime.pipeline import ForwardingPipeline
 from softswitch.p4runtime.profiles import Handles
 from softswitch.program import ir
-from softswitch.runtime.entries import Entry, KeyMatch, Replica
+from softswitch.runtime.entries import Replica
 
 T = TypeVar("T")
-Identity = tuple[tuple[KeyMatch, ...], int]
 _AMBIGUOUS: Final = None
 
 
@@ -66,40 +60,6 @@ class Names:
         """The actions of a table, in order of their names."""
         actions = [self._by_index[index] for index in table.actions]
         return {action.name: action for action in sorted(actions, key=lambda action: action.name)}
-
-
-class Rows:
-    """The handles of one table's entries. A handle is never given twice."""
-
-    def __init__(self) -> None:
-        self._next = count()
-        self._known: dict[int, Identity] = {}
-        self._handles: dict[Identity, int] = {}
-
-    def follow(self, entries: Iterable[Entry]) -> dict[int, Entry]:
-        """Return the table's entries by handle; those that had none have one now."""
-        found = {(entry.key, entry.priority): entry for entry in entries}
-        for identity in self._handles.keys() - found.keys():
-            self.forget(identity)
-        for identity in found:
-            if identity not in self._handles:
-                self.add(identity)
-        return {handle: found[identity] for handle, identity in self._known.items()}
-
-    def add(self, identity: Identity) -> int:
-        """Return the handle of a new entry."""
-        self.forget(identity)
-        handle = next(self._next)
-        self._known[handle], self._handles[identity] = identity, handle
-        return handle
-
-    def forget(self, identity: Identity) -> None:
-        handle = self._handles.pop(identity, None)
-        if handle is not None:
-            del self._known[handle]
-
-    def find(self, handle: int) -> Identity | None:
-        return self._known.get(handle)
 
 
 @dataclass
@@ -166,11 +126,3 @@ class State:
         self.pipeline = pipeline
         self.names = Names(device.program)
         self.nodes = Nodes()
-        self._rows: dict[str, Rows] = {}
-
-    def rows(self, device: Device, table: str) -> Rows:
-        """The handles of a table; the entries that it has when they are first asked for come first."""
-        if table not in self._rows:
-            self._rows[table] = Rows()
-            self._rows[table].follow(device.entries(table))
-        return self._rows[table]

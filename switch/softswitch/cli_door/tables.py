@@ -95,7 +95,6 @@ def _split(table: ir.Table, words: list[str], first: int) -> tuple[list[str], li
 
 
 def _insert(work: Work, table: ir.Table, message: Any, key: tuple[Any, ...], priority: int) -> None:
-    rows = work.state.rows(work.switch, table.name)
     update, entity = update_of(Update.INSERT)
     entity.table_entry.CopyFrom(message)
     codes: dict[type[Exception], str] = {FailedPreconditionError: "EMPTY_GRP"}
@@ -103,7 +102,7 @@ def _insert(work: Work, table: ir.Table, message: Any, key: tuple[Any, ...], pri
         which = message.action.WhichOneof("type")
         codes[NotThereError] = "INVALID_GRP_HANDLE" if which == "action_profile_group_id" else "INVALID_MBR_HANDLE"
     work.write("table", [update], codes)
-    work.say(f"Entry has been added with handle {rows.add((key, priority))}")
+    work.say(f"Entry has been added with handle {work.switch.handle(table.name, key, priority)}")
 
 
 def table_add(work: Work, given: Sequence[str]) -> None:
@@ -166,17 +165,14 @@ def _indirect_add(work: Work, given: Sequence[str], reference: str) -> None:
     _insert(work, table, message, key, priority)
 
 
-def entry_of(work: Work, table: ir.Table, word: str) -> tuple[int, Entry]:
-    """Return handle and entry. Raises CliCommandError."""
+def entry_of(work: Work, table: ir.Table, word: str) -> Entry:
+    """Return the entry that has this handle. Raises CliCommandError."""
     handle = integer(word, "entry handle")
-    rows = work.state.rows(work.switch, table.name)
-    identity = rows.find(handle)
+    identity = work.switch.identity(table.name, handle)
     entry = None if identity is None else work.switch.entry(table.name, *identity)
-    if identity is not None and entry is None:  # a controller has deleted it
-        rows.forget(identity)
     if entry is None:
         raise refused("table", "INVALID_HANDLE", f"table {table.name} has no entry with handle {handle}")
-    return handle, entry
+    return entry
 
 
 def _whole(work: Work, table: ir.Table, entry: Entry) -> Any:
@@ -197,7 +193,7 @@ def table_modify(work: Work, words: Sequence[str]) -> None:
     _, call = _call(work, table, words[1], data)
     work.say(f"Modifying entry {words[2]} for {table.kind.value} match table {words[0]}")
     _require_plain(table)
-    _, entry = entry_of(work, table, words[2])
+    entry = entry_of(work, table, words[2])
     update, entity = update_of(Update.MODIFY)
     entity.table_entry.CopyFrom(_whole(work, table, entry))
     entity.table_entry.action.CopyFrom(encode_action(work.info, call))
@@ -208,9 +204,8 @@ def table_delete(work: Work, words: Sequence[str]) -> None:
     table = work.names.tables.find(words[0])
     integer(words[1], "entry handle")
     work.say(f"Deleting entry {words[1]} from {words[0]}")
-    _, entry = entry_of(work, table, words[1])
+    entry = entry_of(work, table, words[1])
     work.write("table", [_deletion(work, table, entry)])
-    work.state.rows(work.switch, table.name).forget((entry.key, entry.priority))
 
 
 def _deletion(work: Work, table: ir.Table, entry: Entry) -> Any:
@@ -223,8 +218,6 @@ def table_clear(work: Work, words: Sequence[str]) -> None:
     table = work.names.tables.find(words[0])
     entries = work.switch.entries(table.name)
     work.write("table", [_deletion(work, table, entry) for entry in entries])
-    for entry in entries:
-        work.state.rows(work.switch, table.name).forget((entry.key, entry.priority))
 
 
 def table_set_default(work: Work, words: Sequence[str]) -> None:
@@ -251,7 +244,7 @@ def _write_default(work: Work, table: ir.Table, action: Any | None) -> None:
 
 def table_dump_entry(work: Work, words: Sequence[str]) -> None:
     table = work.names.tables.find(words[0])
-    _dump(work, table, *entry_of(work, table, words[1]))
+    _dump(work, table, entry_of(work, table, words[1]))
 
 
 def table_dump_entry_from_key(work: Work, given: Sequence[str]) -> None:
@@ -259,18 +252,17 @@ def table_dump_entry_from_key(work: Work, given: Sequence[str]) -> None:
     table = work.names.tables.find(words[0])
     key_words, _, priority = _split(table, words, 1)
     wanted = values.key(table, words[0], key_words), priority
-    found = work.state.rows(work.switch, table.name).follow(work.switch.entries(table.name))
-    for handle, entry in found.items():
+    for entry in work.switch.entries(table.name):
         if (entry.key, entry.priority) == wanted:
-            _dump(work, table, handle, entry)
+            _dump(work, table, entry)
             return
     raise refused("table", "BAD_MATCH_KEY", f"table {table.name} has no entry with this key")
 
 
-def _dump(work: Work, table: ir.Table, handle: int, entry: Entry) -> None:
+def _dump(work: Work, table: ir.Table, entry: Entry) -> None:
     names = [values.field_name(key) for key in table.keys]
     width = max([20, *map(len, names)])
-    work.say(f"Dumping entry {handle:#x}")
+    work.say(f"Dumping entry {work.switch.handle(table.name, entry.key, entry.priority):#x}")
     work.say("Match key:")
     for name, key, match in zip(names, table.keys, entry.key, strict=True):
         work.say(f"* {name:{width}}: {key.kind.name:10}{values.shown_match(key, match)}")
@@ -291,10 +283,9 @@ def table_dump(work: Work, words: Sequence[str]) -> None:
     table = work.names.tables.find(words[0])
     work.say("==========")
     work.say("TABLE ENTRIES")
-    found = work.state.rows(work.switch, table.name).follow(work.switch.entries(table.name))
-    for handle, entry in found.items():
+    for entry in work.switch.entries(table.name):
         work.say("**********")
-        _dump(work, table, handle, entry)
+        _dump(work, table, entry)
     if table.profile is not None:
         dump_profile(work, table.profile)
     work.say("==========")

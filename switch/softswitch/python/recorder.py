@@ -169,6 +169,7 @@ class Recorder:
         made = self._add("table", table=name, place=str(table.source), keys=keys, hit=hit)
         row = self._row(name, entry) if entry is not None and hit else None
         if row is not None:
+            made["handle"] = row.handle
             widths = (described.width for described in table.keys)
             made["entry"] = [_match(match, width) for match, width in zip(row.entry.key, widths, strict=True)]
             if row.entry.priority:

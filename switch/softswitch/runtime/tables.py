@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import count, product
 from operator import attrgetter
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -83,12 +83,14 @@ class Backend(Protocol[R]):
 @dataclass(slots=True)
 class StoredRow(Generic[R]):
     """A stored row. ``counting`` has the counter; until the row is published, that of the row which it replaces. The
-    lowest ``rank`` wins. ``rates``: those of the direct meter, None if it is not configured."""
+    lowest ``rank`` wins. ``rates``: those of the direct meter, None if it is not configured. ``handle``: what commands
+    and traces call it by."""
 
     entry: Entry
     made: R
     counting: R
     rank: int
+    handle: int
     rates: MeterRates | None = None
 
 
@@ -112,6 +114,8 @@ class RuntimeTable(Generic[R]):
         self._ordered = table.kind in (ir.MatchKind.TERNARY, ir.MatchKind.RANGE)
         self._holding = self._held = False
         self._choices = 0
+        # Of rows in the order of their inserts, the program's own first, as bmv2's. None is given twice.
+        self._handles = count()
         # What packets have in the place of what was written since: None where they have nothing.
         self._waiting: dict[Identity, StoredRow[R] | None] = {}
         self.default: ActionCall
@@ -132,6 +136,7 @@ class RuntimeTable(Generic[R]):
 
     def reset(self) -> None:
         """Restore the program's own entries and default action."""
+        self._handles = count()
         self._rows = {(entry.key, entry.priority): self._make(entry) for entry in self._const_entries()}
         self._set_default(None)
         self._publish()
@@ -142,6 +147,14 @@ class RuntimeTable(Generic[R]):
 
     def entries(self) -> list[Entry]:
         return [self._read(row) for row in self._rows.values()]
+
+    def handle(self, key: tuple[KeyMatch, ...], priority: int) -> int:
+        """Return the handle of an entry. Raises NotFoundError."""
+        return self._row((key, priority)).handle
+
+    def identity(self, handle: int) -> Identity | None:
+        """Return which entry has this handle. Looks at all of them."""
+        return next((identity for identity, row in self._rows.items() if row.handle == handle), None)
 
     def met_by_packets(self) -> Iterator[StoredRow[R]]:
         """Every row that a packet may meet now: also those that are held back, and what they replace."""
@@ -196,7 +209,7 @@ class RuntimeTable(Generic[R]):
         checked = self._checks.checked(entry)
         before = self._row((checked.key, checked.priority))
         self._reserve(checked, before.entry)
-        after = self._make(checked)
+        after = self._make(checked, before.handle)
         if checked.counter is None:
             after.counting = before.counting
         if before.rates is not None:
@@ -265,14 +278,14 @@ class RuntimeTable(Generic[R]):
 
     # -- rows ------------------------------------------------------------
 
-    def _make(self, entry: Entry) -> StoredRow[R]:
+    def _make(self, entry: Entry, handle: int | None = None) -> StoredRow[R]:
         counter = (entry.counter or CounterValue()) if self.table.has_counter else None
         if isinstance(entry.action, ActionSet):
             calls = [(self._position(call), call.args) for call in entry.action.calls]
             made = self._backend.row_of_set(entry.key, calls, counter)
         else:
             made = self._backend.row(entry.key, self._position(entry.action), entry.action.args, counter)
-        return StoredRow(entry, made, made, -entry.priority)
+        return StoredRow(entry, made, made, -entry.priority, next(self._handles) if handle is None else handle)
 
     def _make_all(self, entries: Sequence[Entry], calls: Sequence[ActionCall]) -> list[StoredRow[R]]:
         """Of entries that fit, and the call of each."""
@@ -285,7 +298,8 @@ class RuntimeTable(Generic[R]):
             keys, args = [entries[number].key for number in numbers], [calls[number].args for number in numbers]
             rows = self._backend.rows(keys, position, args, counts=self.table.has_counter)
             made.update(zip(numbers, rows, strict=True))
-        return [StoredRow(entry, made[number], made[number], 0) for number, entry in enumerate(entries)]
+        handles = self._handles
+        return [StoredRow(entry, made[n], made[n], 0, next(handles)) for n, entry in enumerate(entries)]
 
     def _position(self, call: ActionCall) -> int:
         return self.table.actions.index(self._checks.action_index(call))

@@ -52,8 +52,12 @@ def sources(checkout: Path) -> Iterator[tuple[str, Path, Path]]:
             yield f"p4_14/{own}", source, (tests / own).with_suffix(".stf")
 
 
-def compile_samples(checkout: Path, into: Path, say: Callable[[str], None]) -> list[Sample]:
+def compile_samples(
+    checkout: Path, into: Path, say: Callable[[str], None], *, only_tested: bool = False
+) -> list[Sample]:
     """The programs that compile for bmv2's simple_switch. What lies in ``into`` is not compiled again.
+
+    ``only_tested``: those beside which a packet test lies.
 
     Raises FileNotFoundError without a compiler or a checkout.
     """
@@ -61,7 +65,7 @@ def compile_samples(checkout: Path, into: Path, say: Callable[[str], None]) -> l
     if compiler is None:
         raise FileNotFoundError(f"{COMPILER} is not on PATH; build p4c, or name its folder in PATH")
     into.mkdir(parents=True, exist_ok=True)
-    found = list(sources(checkout))
+    found = [source for source in sources(checkout) if source[2].exists() or not only_tested]
     done = 0
 
     def compiled(entry: tuple[str, Path, Path]) -> Sample | None:

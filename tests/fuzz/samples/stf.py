@@ -176,6 +176,11 @@ _BITS = {"0x": 4, "0b": 1, "0o": 3}
 _VALID = ".$valid$"
 
 
+# p4c's runner looks at no answer of these either.
+_UNREAD = ("register_read", "counter_read", "check_counter", "remove")
+_PRIORITIES = (1 << 31) - 1  # one of the command line, where the smaller wins, and one of the switch together
+
+
 class PacketTestError(Exception):
     """The test names what the program has not, or cannot be run here."""
 
@@ -210,16 +215,30 @@ class StfRunner:
                 case Expect(port):
                     if port is not None:
                         expected[port].append(statement)
-                case Add():
-                    self._add(statement)
-                case SetDefault(name, call):
-                    table = self._table(name)
-                    self._switch.set_default_action(table.name, self._action(table, call))
-                case Command(words):
-                    self._command(words)
+                case _:
+                    self.write(statement)
         for port in sorted(looked_at):
             outcome.faults += _compared(port, expected[port], outcome.sent[port])
         return outcome
+
+    def write(self, statement: Add | SetDefault | Command) -> str:
+        """Carry out what is no packet. Returns the same as a command of ``simple_switch_CLI``, empty if it is nothing.
+
+        Raises PacketTestError and DeviceError.
+        """
+        match statement:
+            case Add(name):
+                table, entry = self._table(name), self._entry(statement)
+                self._switch.insert(table.name, entry)
+                return _as_command(table, entry)
+            case SetDefault(name, call):
+                table = self._table(name)
+                action = self._action(table, call)
+                self._switch.set_default_action(table.name, action)
+                return " ".join(("table_set_default", table.name, action.name, *map(hex, action.args)))
+            case Command(words):
+                self._command(words)
+                return "" if words[0] in _UNREAD else " ".join(words)
 
     # -- tables ----------------------------------------------------------
 
@@ -238,7 +257,7 @@ class StfRunner:
         widths = (parameter.width for parameter in action.parameters)
         return ActionCall(action.name, tuple(v % (1 << width) for v, width in zip(args, widths, strict=True)))
 
-    def _add(self, statement: Add) -> None:
+    def _entry(self, statement: Add) -> Entry:
         table = self._table(statement.table)
         given: dict[int, str] = {}
         for name, value in statement.keys:
@@ -247,7 +266,7 @@ class StfRunner:
         ordered = table.kind in (ir.MatchKind.TERNARY, ir.MatchKind.RANGE)
         # bmv2's command line turns priorities around, as p4c's own runner does.
         priority = max(1, statement.priority or 0) if ordered else 0
-        self._switch.insert(table.name, Entry(matches, self._action(table, statement.call), priority))
+        return Entry(matches, self._action(table, statement.call), priority)
 
     # -- commands --------------------------------------------------------
 
@@ -283,9 +302,7 @@ class StfRunner:
             case "counter_write":
                 name = _only(words[1], list(self._program.counters), "counter")
                 self._switch.write_counter(name, numbers[2], CounterValue(numbers[3], numbers[4]))
-            case "register_read" | "counter_read" | "check_counter" | "remove":
-                pass  # p4c's runner looks at no answer either
-            case _:
+            case _ if words[0] not in _UNREAD:
                 raise PacketTestError(f"command {words[0]} is not known")
 
 
@@ -299,6 +316,26 @@ def _compared(port: int, expected: Sequence[Expect], sent: Sequence[bytes]) -> l
         for index, (wanted, frame) in enumerate(zip(expected, sent, strict=True))
         if not wanted.fits(frame)
     ]
+
+
+def _as_command(table: ir.Table, entry: Entry) -> str:
+    if table.profile is not None:
+        raise PacketTestError(f"table {table.name} takes members of {table.profile}, which have no command here")
+    assert isinstance(entry.action, ActionCall)
+    words = ["table_add", table.name, entry.action.name, *map(_key_word, entry.key), "=>", *map(hex, entry.action.args)]
+    return " ".join([*words, str(_PRIORITIES - entry.priority)] if entry.priority else words)
+
+
+def _key_word(match: KeyMatch) -> str:
+    match match:
+        case Exact(value):
+            return hex(value)
+        case Lpm(value, length):
+            return f"{value:#x}/{length}"
+        case Ternary(value, mask):
+            return f"{value:#x}&&&{mask:#x}"
+        case Range(low, high):
+            return f"{low:#x}->{high:#x}"
 
 
 def _only(name: str, known: Sequence[str], what: str) -> str:

@@ -89,7 +89,9 @@ def test_the_entry_that_was_hit() -> None:
     assert longest["entry"] == ["0x0a000000/8"]
     assert "priority" not in longest
     (chosen,) = [each for each in of_kind(packets[1], "table") if each["table"] == "ingress.masked"]
-    assert (chosen["entry"][0], chosen["priority"]) == ("0x10 &&& 0xf0", 9)
+    assert (chosen["entry"][0], chosen["priority"], chosen["handle"]) == ("0x10 &&& 0xf0", 9, 1)
+    hit = "key (hdr.probe.address=0x0a020304): hit with handle 0, hdr.probe.address lpm 0x0a000000/8"
+    assert f"    Applying table 'ingress.longest', {hit}" in list(lines(packets[0]))
     (action,) = [each for each in of_kind(packets[0], "action") if each["table"] == "ingress.longest"]
     assert action == {
         "event": "action", "table": "ingress.longest", "action": "ingress.mark",
@@ -113,6 +115,7 @@ def test_an_entry_that_was_changed_or_deleted_between_packets() -> None:
     found = [next(e for e in of_kind(p, "table") if e["table"] == "ingress.longest") for p in packets]
     assert [each["hit"] for each in found] == [True, True, True, False]
     assert [each.get("entry") for each in found] == [["0x0a000000/8"]] * 3 + [None]
+    assert [each.get("handle") for each in found] == [0] * 3 + [None]
     ran = [next(e for e in of_kind(p, "action") if e["table"] == "ingress.longest") for p in packets]
     assert [each["parameters"].get("value", "")[-2:] for each in ran] == ["07", "08", "08", "ff"]
 

@@ -14,6 +14,7 @@ from helpers.softswitch import compile_programs
 from softswitch.cli_door import commands, externs, values, work
 from softswitch.cli_door.commands import COMMANDS, Commander
 from softswitch.p4runtime.service import P4RuntimeService
+from softswitch.runtime.entries import ActionCall, Entry, Lpm
 from softswitch.switch import EngineChoice, SoftSwitch
 
 BROADCAST = "ff:ff:ff:ff:ff:ff"
@@ -503,3 +504,14 @@ def test_forms_of_numbers(word: str, width: int, value: int) -> None:
 def test_numbers_that_are_none(word: str, width: int) -> None:
     with pytest.raises(values._BadValueError):
         values._number(word, width)
+
+
+def test_handles_are_in_the_order_of_inserts_whoever_wrote_and_none_comes_twice(engine_rig: Make) -> None:
+    lab = engine_rig("tables")
+    lab.switch.insert("ingress.longest", Entry((Lpm(0x0A000000, 8),), ActionCall("ingress.mark", (7,))))
+    lab.switch.insert("ingress.longest", Entry((Lpm(0x0B000000, 8),), ActionCall("ingress.mark", (8,))))
+    lab.switch.delete("ingress.longest", (Lpm(0x0A000000, 8),))
+    assert "Dumping entry 0x1" in lab("table_dump longest")
+    assert lab("table_add longest mark 10.0.0.0/8 => 9")[-1] == "Entry has been added with handle 2"
+    assert lab("table_delete longest 0")[-1] == "Invalid table operation (INVALID_HANDLE)"
+    assert lab("table_modify longest mark 1 5\ntable_dump_entry longest 1")[-1].endswith("ingress.mark - 05")
