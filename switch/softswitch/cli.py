@@ -24,6 +24,7 @@ from nativelib import NativeError, programs
 
 from softswitch import options, trace
 from softswitch.capture import Capture
+from softswitch.coverage import coverage_lines
 from softswitch.errors import DeviceError, MalformedProgramError, UnsupportedProgramError
 from softswitch.events import SwitchEvent
 from softswitch.metrics import SwitchMetrics, installed
@@ -54,6 +55,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if program is not None and (arguments.dump_python or arguments.dump_c):
             emit = emit_c if arguments.dump_c else emit_program
             print(emit(replace(program, drop_port=arguments.drop_port)).source, end="")
+            return 0
+        if program is not None and arguments.coverage is not None:
+            print("\n".join(coverage_lines(program, arguments.coverage)))
             return 0
         become = _becoming(arguments.user)
         switch = SoftSwitch(

@@ -206,6 +206,8 @@ OPTIONS: Final = (
     Option(("--metrics",), "[ADDRESS:]PORT", "serve metrics there", {"type": _place}),
     Option(("--engine",), "ENGINE", "native compiles the program to machine code, python to Python; auto (if not given)"
            " is native where there is a compiler", {"choices": ENGINES, "default": "auto"}),
+    Option(("--coverage",), "FILE.jsonl", "print what of the program the packets of this trace did not reach, and end",
+           {"type": Path, "metavar": "FILE.jsonl"}),
     Option(("--dump-python",), "", "print the Python generated for the program, and end", _FLAG),
     Option(("--dump-c",), "", "print the C generated for the program, and end; needs no compiler", _FLAG),
     Option(("-v", "--version"), "", "print the version, and end",
@@ -237,7 +239,7 @@ IGNORED: Final = (
     Option(("--disable-swap",), "", "P4Runtime may still replace the program"),
 )
 # fmt: on
-_ONE_OF: Final = ("--dump-python", "--dump-c")
+_ONE_OF: Final = ("--dump-python", "--dump-c", "--coverage")
 
 
 class _Ignore(argparse.Action):
@@ -285,15 +287,16 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     sockets = [name for _, name in arguments.interfaces if name.startswith(UNIX)]
     if sockets and arguments.pcap is not None:
         parser.error(f"--pcap captures interfaces, and {sockets[0]} is none: capture in the program at its other end")
-    if (arguments.dump_python or arguments.dump_c) and arguments.program is None:
-        parser.error("--dump-python and --dump-c need a program")
+    dumps = arguments.dump_python or arguments.dump_c or arguments.coverage is not None
+    if dumps and arguments.program is None:
+        parser.error("--dump-python, --dump-c and --coverage need a program")
     if arguments.trace is not None and arguments.engine == "native":
         parser.error(f"--trace: {NOT_NATIVE}")
-    _check_doors(parser, arguments)
+    _check_doors(parser, arguments, prints=dumps)
     return arguments
 
 
-def _check_doors(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
+def _check_doors(parser: argparse.ArgumentParser, arguments: argparse.Namespace, *, prints: bool) -> None:
     """Refuse TLS without its files, and an address that lets anybody in who was not asked to."""
     files = (arguments.grpc_server_cert, arguments.grpc_server_key)
     if arguments.grpc_server_ssl:
@@ -303,14 +306,13 @@ def _check_doors(parser: argparse.ArgumentParser, arguments: argparse.Namespace)
             parser.error("--grpc-server-with-client-auth needs --grpc-server-cacert FILE")
     elif arguments.grpc_server_with_client_auth or any((*files, arguments.grpc_server_cacert)):
         parser.error("certificates are used only with --grpc-server-ssl: give it too")
-    dumps = arguments.dump_python or arguments.dump_c
-    if arguments.thrift_port is not None and not arguments.insecure and not dumps:
+    if arguments.thrift_port is not None and not arguments.insecure and not prints:
         parser.error(
             f"whoever reaches port {arguments.thrift_port} could change tables: give --cli-socket PATH in the place of "
             "--thrift-port, or --insecure"
         )
     secured = arguments.grpc_server_with_client_auth or arguments.grpc_server_addr.startswith("unix:")
-    if not secured and not arguments.insecure and not dumps:
+    if not secured and not arguments.insecure and not prints:
         parser.error(
             f"whoever reaches {arguments.grpc_server_addr} could replace the program: give a Unix socket "
             "(--grpc-server-addr unix:PATH), mutual TLS (--grpc-server-ssl, --grpc-server-with-client-auth and their "

@@ -198,6 +198,7 @@ EVIDENCE: Final[Mapping[Key, str | Shown]] = {
     ("trace.md: Trace", "python"): f"{_TRACES}::test_the_page_s_block_prints_what_the_page_says",
     ("trace.md: Trace", "text"): f"{_TRACES}::test_the_page_s_block_prints_what_the_page_says",
     ("trace.md: Trace (2)", "text"): f"{_TRACES}::test_the_frame_that_sumwire_drops",
+    ("trace.md: Coverage", "text"): f"{_TRACES}::test_the_coverage_of_the_packet_of_the_page",
     ("softswitch.md: How it works", ""): _DIAGRAM,
     **{
         (block.name, block.language): "tests/unit/docs/test_tutorials.py::test_excerpts_of_a_program_are_the_examples"

@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,8 @@ from helpers.docs import pages
 from helpers.paths import ROOT
 from helpers.softswitch.compile_programs import PROGRAMS
 from softswitch import trace
+from softswitch.coverage import coverage_lines
+from softswitch.runtime.entries import Replica
 from softswitch.switch import SoftSwitch
 from softswitch.trace import lines
 
@@ -33,6 +37,16 @@ def test_the_frame_that_sumwire_drops() -> None:
     switch = SoftSwitch((ROOT / "p4src/build/sumwire.json").read_text(), trace=packets.append)
     assert switch.process(1, bytes.fromhex(written)) == []
     assert "".join(f"{line}\n" for line in lines(packets[0])) == BLOCKS["trace.md: Trace (2)", "text"]
+
+
+def test_the_coverage_of_the_packet_of_the_page(tmp_path: Path) -> None:
+    packets: list[dict[str, Any]] = []
+    switch = SoftSwitch((PROGRAMS / "multicast.json").read_text(), trace=packets.append)
+    switch.set_group(1, [Replica(4, 1), Replica(5, 2)])
+    switch.process(0, bytes.fromhex("0001 0000 0007 0000 00000000 00000000"))
+    (tmp_path / "t.jsonl").write_text(json.dumps(packets[0]))
+    told = "".join(f"{line}\n" for line in coverage_lines(switch.loaded.program, tmp_path / "t.jsonl"))
+    assert told == BLOCKS["trace.md: Coverage", "text"]
 
 
 def test_the_table_has_every_event() -> None:
