@@ -71,10 +71,10 @@ class Coverage:
         self._left = dict(self._parts)
 
     def __call__(self, packet: Mapping[str, Any]) -> None:
-        """Raises TraceError if the program has not what the packet reached."""
+        """Raises UntrustedInputError if the program has not what the packet reached."""
         for part in _reached(packet["events"]):
             if part not in self._parts:
-                raise TraceError(f"it tells of {' '.join(part)}, which this program does not have")
+                raise UntrustedInputError(f"it tells of {' '.join(part)}, which this program does not have")
             self._left.pop(part, None)
 
     def lines(self) -> Iterator[str]:
@@ -96,7 +96,9 @@ def coverage_lines(program: ir.Program, file: Path) -> Iterator[str]:
         for number, line in enumerate(opened, 1):
             try:
                 coverage(json_of(line))
-            except (UntrustedInputError, TraceError, TypeError, KeyError, AttributeError) as error:
-                cure = "give what --trace FILE.jsonl has written of the same program"
-                raise TraceError(f"{file}:{number}: no packet of a trace: {error}; {cure}") from error
+            except (UntrustedInputError, TypeError, KeyError, AttributeError) as error:
+                raise TraceError(
+                    f"{file}:{number}: no packet of a trace: {error}; give what --trace FILE.jsonl has written of the "
+                    "same program"
+                ) from error
     yield from coverage.lines()

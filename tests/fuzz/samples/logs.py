@@ -126,7 +126,7 @@ class Log:
 
 
 def passes_of(traced: Mapping[str, Any]) -> Passes:
-    """The same of a packet that the soft switch has traced."""
+    """Return the passes of a packet that the soft switch has traced."""
     streams: Passes = []
     _walk(traced["events"], streams, [])
     return _comparable(streams)

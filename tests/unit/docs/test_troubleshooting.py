@@ -32,7 +32,7 @@ FOLDERS: Final = (
 FAMILIES: Final = {
     "SumwireError", "CodecError", "StageError", "WireError", "ControllerError", "NativeError",
     "UnsupportedProgramError", "PortError", "ImpairmentError", "BindError",
-    "PrivilegeError", "MetricsError",
+    "PrivilegeError", "MetricsError", "TraceError",
 }  # fmt: skip
 HIDDEN: Final = {
     "BrokenTableError",
