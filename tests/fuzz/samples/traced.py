@@ -220,7 +220,10 @@ def run(samples: Sequence[Sample], say: Any) -> Found:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns 0, 1 where events or registers differ, 2 where this machine lacks something."""
+    """Returns 0, 1 where events or registers differ, 2 where this machine lacks something.
+
+    Raises FileNotFoundError without a compiler or a checkout.
+    """
     parser = argparse.ArgumentParser(prog="python -m fuzz.samples.traced", description=__doc__)
     parser.add_argument("checkout", type=Path, help="a checkout of p4c")
     parser.add_argument("--work", type=Path, required=True, help="where compiled programs are kept")
@@ -233,14 +236,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"traced: {text}\n")
 
     lacking = missing()
-    record: dict[str, Any] = {}
-    try:
-        if not lacking:
-            samples = compile_samples(options.checkout, options.work, say, only_tested=True)
-            samples = [sample for sample in samples if options.only in sample.name][:: options.every]
+    if not lacking:
+        samples = compile_samples(options.checkout, options.work, say, only_tested=True)
+        samples = [sample for sample in samples if options.only in sample.name][:: options.every]
+        try:
             record = asdict(run(samples, say))
-    except (NoLogError, FileNotFoundError) as error:
-        lacking = str(error)
+        except NoLogError as error:
+            lacking = str(error)
     if lacking:
         record = {"absent": lacking}
     if options.json is not None:
