@@ -75,7 +75,7 @@ def _records(text: str) -> Iterator[str]:
             if said:
                 yield "\n".join(said)
             said = [line[found.end() :]]
-        elif said:
+        elif said and line.startswith("* "):  # a field of a key
             said.append(line)
     if said:
         yield "\n".join(said)

@@ -117,7 +117,7 @@ def running(sample: Sample, wired: bmv2.Wires, folder: Path) -> Iterator[Bmv2]:
     ports = [word for number in bmv2.PORTS for word in ("-i", f"{number}@{wired.prefix}s{number}")]
     command = [COMMAND, "--thrift-port", str(port), "--log-console", "-L", "trace", *ports, str(sample.json)]
     log = folder / "log"
-    with log.open("wb") as opened, subprocess.Popen(command, stdout=opened, stderr=subprocess.STDOUT) as process:
+    with log.open("wb") as opened, subprocess.Popen(command, stdout=opened, stderr=subprocess.DEVNULL) as process:
         try:
             deadline = time.monotonic() + _CLI_S
             while not _listens(port):

@@ -63,12 +63,13 @@ MULTICAST = """
 0.2 Pipeline 'egress': end
 0.2 Deparsing header 'probe'
 0.2 Deparsing header 'extra'
+open: No such file or directory
 0.2 Transmitting packet of size 20 out of port 5
 """.strip()
 
 
 def log(text: str, headers: dict[int, str] | None = None) -> Log:
-    """The log with these records: packet and copy, and what is said. Other lines continue a record."""
+    """The log with these records: packet and copy, and what is said. Other lines are beside them, or a key's fields."""
     lines = ["Calling target program-options parser", "[03:04:05.006] [bmv2] [D] [thread 7] Adding interface"]
     for line in text.splitlines():
         number, _, said = line.partition(" ")
@@ -103,7 +104,7 @@ def test_replicas() -> None:
         "is multicast31 ->is multicast36 -", "(node_3) is false>(node_3) is true", "0.0 Multicast requested>0.0 Some",
         "packet on port 4>packet on port 6", "copies' at index 5>copies' at index 6", "end of egress>end of ingress",
         "Deparsing header 'extra'>Deparsing header 'probe'", "size 20>size 21", "out of port 5>out of port 4",
-        "0.2 Deparsing header 'extra'\n>", "0.1 Action entry is multicast58 ->0.2 Action entry is multicast58 -",
+        "0.2 Deparsing header 'extra'\nopen>open", "0.1 Action entry is multicast58 ->0.2 Action entry is multicast58 -",
     ],
 )  # fmt: skip
 def test_what_differs_is_seen(change: str) -> None:
