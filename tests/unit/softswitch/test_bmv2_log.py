@@ -104,7 +104,8 @@ def test_replicas() -> None:
         "is multicast31 ->is multicast36 -", "(node_3) is false>(node_3) is true", "0.0 Multicast requested>0.0 Some",
         "packet on port 4>packet on port 6", "copies' at index 5>copies' at index 6", "end of egress>end of ingress",
         "Deparsing header 'extra'>Deparsing header 'probe'", "size 20>size 21", "out of port 5>out of port 4",
-        "0.2 Deparsing header 'extra'\nopen>open", "0.1 Action entry is multicast58 ->0.2 Action entry is multicast58 -",
+        "0.2 Deparsing header 'extra'\nopen>open",
+        "0.1 Action entry is multicast58 ->0.2 Action entry is multicast58 -",
     ],
 )  # fmt: skip
 def test_what_differs_is_seen(change: str) -> None:
