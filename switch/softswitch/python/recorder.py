@@ -225,7 +225,9 @@ class Recorder:
         self._add("digest", digest=name, values=[f"{value:#x}" for value in values])
 
     def checksum(self, name: str, right: bool) -> None:
+        end = self._events.pop()  # of the parser, before which bmv2 verifies
         self._add("checksum", checksum=name, right=right)
+        self._events.append(end)
 
     def checksum_update(self, name: str) -> None:
         self._add("checksum_update", checksum=name)

@@ -16,6 +16,7 @@ Event = tuple[Any, ...]
 Passes = list[list[Event]]
 
 NO_ACTION = "NoAction (no default action)"
+_CLOCKS = ("timestamp", "timedelta")
 _EGRESS: Event = ("pipeline", "egress")
 _RECORD = re.compile(r"\[[\d:.]+\] \[bmv2\] \[\w\] \[thread \d+\] ")
 _PACKET = re.compile(r"\[(\d+)\.(\d+)\] \[cxt \d+\] (.*)", re.DOTALL)
@@ -38,7 +39,6 @@ _LINES: tuple[tuple[re.Pattern[str], _Made], ...] = tuple(
         (r"Table '(.*)': miss", lambda m: ("table", m[1], None)),
         (r"Action entry is NULL", lambda _: ("action", NO_ACTION, ())),
         (r"Action entry is (.*) - ?(.*)", lambda m: ("action", m[1], _numbers(m[2]))),
-        (r"Packet is marked for exit, interrupting pipeline", lambda _: ("exit",)),
         (r"Read register '(.*)' at index (\d+) read value (\S+)", lambda m: _cell("register_read", m)),
         (r"Wrote register '(.*)' at index (\d+) with value (\S+)", lambda m: _cell("register_write", m)),
         (r"Attempted to (read|write) register '(.*)' with size \d+ at out-of-bounds index (\d+)\..*",
@@ -61,6 +61,11 @@ _LINES: tuple[tuple[re.Pattern[str], _Made], ...] = tuple(
 
 def _numbers(text: str) -> tuple[int, ...]:
     return tuple(int(each, 16) for each in text.split(",") if each)
+
+
+def _field(name: str, value: str) -> int | None:
+    """The value of a key's field; None of a clock, which says another time in each switch."""
+    return None if any(word in name for word in _CLOCKS) else int(value or "0", 16)
 
 
 def _cell(kind: str, m: re.Match[str]) -> Event:
@@ -87,7 +92,7 @@ class Log:
     def __init__(self, text: str, headers: Mapping[int, str]) -> None:
         self._headers = headers
         self._copies: dict[int, dict[int, list[Event]]] = {}
-        self._key: dict[tuple[int, int], tuple[int, ...]] = {}
+        self._key: dict[tuple[int, int], tuple[int | None, ...]] = {}
         self._parsed: dict[tuple[int, int], int] = {}
         self.ports: dict[int, int] = {}
         """The ports where packets came in, by number of the packet."""
@@ -101,7 +106,7 @@ class Log:
             self.ports[packet] = int(found[1])
         elif said.startswith("Looking up key:"):
             self._key[packet, copy] = tuple(
-                int(line.rpartition(":")[2].strip(" *") or "0", 16) for line in said.splitlines()[1:] if line.strip()
+                _field(line, line.rpartition(":")[2].strip(" *")) for line in said.splitlines()[1:]
             )
         elif said.startswith("Bytes parsed: "):
             self._parsed[packet, copy] = int(said.rpartition(" ")[2])
@@ -132,14 +137,18 @@ def passes_of(traced: Mapping[str, Any]) -> Passes:
     return _comparable(streams)
 
 
-def _walk(events: Sequence[Mapping[str, Any]], streams: Passes, stream: list[Event]) -> None:
+def _walk(
+    events: Sequence[Mapping[str, Any]], streams: Passes, stream: list[Event], cloned: list[Event] | None = None
+) -> None:
+    """``cloned``: the stream of the packet of which this is the clone, parsed anew. bmv2 tells there where it goes."""
     streams.append(stream)
     for event in events:
         made = _of_trace(event)
         if made is not None:
-            stream.append(made)
+            (stream if cloned is None or made[0] != "clone" else cloned).append(made)
         if "events" in event:
-            _walk(event["events"], streams, [])
+            anew = event["event"] == "clone" and "port" not in event
+            _walk(event["events"], streams, [], stream if anew else None)
 
 
 def _of_trace(e: Mapping[str, Any]) -> Event | None:  # noqa: PLR0912 - one line for each kind of event
@@ -161,14 +170,14 @@ def _of_trace(e: Mapping[str, Any]) -> Event | None:  # noqa: PLR0912 - one line
         case "condition":
             return ("condition", e["name"], e["value"]) if e["name"] else None
         case "table":
-            return "table", e["table"], tuple(int(key["value"], 16) for key in e["keys"]), e.get("handle")
+            return "table", e["table"], tuple(_field(key["name"], key["value"]) for key in e["keys"]), e.get("handle")
         case "action":
             return "action", e["action"], tuple(int(value, 16) for value in e["parameters"].values())
         case "register_read" | "register_write" as kind:
             return kind, e["register"], e["index"], None if e["value"] is None else int(e["value"], 16)
         case "count":
             return "count", e["counter"], e["index"]
-        case "exit" | "multicast" | "resubmitted" | "recirculated" as kind:
+        case "multicast" | "resubmitted" | "recirculated" as kind:
             return (kind,)
         case "replica" | "egress" as kind:
             return kind, e["port"]
@@ -210,6 +219,8 @@ def _told_by_both(events: list[Event]) -> list[Event]:
         follows = events[number + 1] if number + 1 < len(events) else None
         if event[0] == "egress" and follows == ("dropped", "ingress"):
             continue  # the drop port
+        if event[0] == "checksum" and ("pipeline", "ingress") not in events:
+            continue  # of a clone of ingress, which is parsed anew
         if event[0] == "parser_error":  # one side tells an extraction that fails, and the other how far it got
             failed = True
             while kept and kept[-1][0] == "extract":

@@ -99,6 +99,13 @@ def test_the_entry_that_was_hit() -> None:
     }  # fmt: skip
 
 
+def test_checksums_are_verified_before_the_parser_ends_as_in_bmv2() -> None:
+    switch, packets = traced("checksum")
+    switch.process(1, bytes(12) + b"\x08\x00" + bytes(20))
+    kinds = [event["event"] for event in packets[0]["events"]]
+    assert kinds[: kinds.index("pipeline")][-3:] == ["extract", "checksum", "parser_end"]
+
+
 def test_an_entry_that_was_changed_or_deleted_between_packets() -> None:
     switch, packets = traced("tables")
     key = (Lpm(0x0A000000, 8),)
