@@ -117,7 +117,10 @@ def _mutated(v: Verification) -> list[Check]:
 
 def _trace(v: Verification) -> list[Check]:
     """Of the same packets, with the same entries: the trace beside bmv2's log, and then the registers."""
-    label, target = "packet tests of p4c's samples: events in the trace and in bmv2's log differ", "none"
+    label, target = (
+        "packet tests of p4c's samples and mutated packets: events in the trace and in bmv2's log differ",
+        "none",
+    )
     registers = "registers after them, by softswitch-cli and simple_switch_CLI, differ"
     absent_here = functools.partial(_absent_both, (label, registers), target)
     if missing := _missing():

@@ -3,9 +3,10 @@
 """Holds the soft switch's trace to bmv2's log: ``python -m fuzz.samples.traced P4C --work FOLDER --json FILE``.
 
 The packet tests (STF) of p4c's v1model samples run on the soft switch and, with the same commands and packets, on
-bmv2's simple_switch, on veth pairs. Frames below 14 bytes get zeros behind them, as a packet socket sends no shorter
-ones. Events of each packet are compared, and after the last packet the registers, which both command lines read. Needs
-root, and a bmv2 with its logging macros and Thrift.
+bmv2's simple_switch, on veth pairs. Mutated packets follow; programs of the tests that have registers get only those.
+Frames below 14 bytes get zeros behind them, as a packet socket sends no shorter ones. Events of each packet are
+compared, and after the last packet the registers, which both command lines read. Needs root, and a bmv2 with its
+logging macros and Thrift.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import re
 import shutil
 import socket
@@ -20,12 +22,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from helpers.softswitch.compile_programs import PROGRAMS
 from helpers.softswitch.veths import ip
 from nativelib import programs
 from softswitch.cli_door.commands import Commander
@@ -37,13 +40,15 @@ from sumwire_lab.network.switches import free_tcp_port
 
 from fuzz.samples import bmv2
 from fuzz.samples.logs import Log, Passes, passes_of
-from fuzz.samples.programs import NOW_US, compile_samples
-from fuzz.samples.stf import Expect, PacketTestError, Sample, Send, StfError, StfRunner, parse
+from fuzz.samples.programs import NOW_US, compile_samples, mutated
+from fuzz.samples.stf import Expect, PacketTestError, Sample, Send, Statement, StfError, StfRunner, parse
 
 COMMAND, COMMAND_LINE = "simple_switch", "simple_switch_CLI"
 _EVENTS_S = 3.0  # in which the events of a packet come to the log
 _CLI_S = 60.0
 _REGISTER = re.compile(r"(?:RuntimeCmd: )*(\S+= .*)")
+_WITH_REGISTERS = ("corner", "wide")
+_ONLY_MUTATED = 10  # times as many packets for a program without a packet test
 _CELLS_MOST = 4096  # of a register that is read whole
 
 
@@ -135,20 +140,32 @@ def _listens(port: int) -> bool:
         return tried.connect_ex(("127.0.0.1", port)) == 0
 
 
-def compare(sample: Sample, wired: bmv2.Wires, folder: Path, found: Found) -> None:
-    """Run one packet test on both. Raises NoLogError, NoBmv2Error, StfError, PacketTestError and DeviceError."""
-    assert sample.test is not None
-    statements = [each for each in parse(sample.test.read_text()) if not isinstance(each, Expect)]
-    if not any(isinstance(each, Send) for each in statements):
+def _statements(sample: Sample, mutations: int) -> list[Statement]:
+    """Those of the packet test, and then mutated packets. Raises StfError and PacketTestError."""
+    known: list[Statement] = parse(sample.test.read_text()) if sample.test is not None else [Send(1, bytes(64))]
+    sent = [each for each in known if isinstance(each, Send)]
+    if not sent:
         raise PacketTestError("the test sends nothing")
-    if any(isinstance(each, Send) and each.port not in bmv2.PORTS for each in statements):
+    generator = random.Random(sample.name)
+    mutations *= 1 if sample.test is not None else _ONLY_MUTATED
+    drawn = [mutated(generator.choice(sent), generator) for _ in range(mutations)]
+    known += [Send(port if port in bmv2.PORTS else sent[0].port, frame) for port, frame in drawn]
+    if any(isinstance(each, Send) and each.port not in bmv2.PORTS for each in known):
         raise PacketTestError("a packet comes in at a port that bmv2 does not have here")
+    return known
+
+
+def compare(sample: Sample, wired: bmv2.Wires, folder: Path, found: Found, mutations: int) -> None:
+    """Run one packet test on both. Raises NoLogError, NoBmv2Error, StfError, PacketTestError and DeviceError."""
+    statements = _statements(sample, mutations)
     told: list[dict[str, Any]] = []
     switch = SoftSwitch(sample.json.read_text(), seed=1, engine="python", clock=lambda: NOW_US, trace=told.append)
     runner = StfRunner(switch)
     with running(sample, wired, folder) as theirs:
         waiting: list[str] = []
         for statement in statements:
+            if isinstance(statement, Expect):
+                continue
             if not isinstance(statement, Send):
                 waiting += filter(None, [runner.write(statement)])
                 continue
@@ -205,14 +222,14 @@ def _compare_registers(name: str, switch: SoftSwitch, theirs: Bmv2, folder: Path
         found.register_differences[name] = f"softswitch-cli {said[0]}, {COMMAND_LINE} {said[1]}"
 
 
-def run(samples: Sequence[Sample], say: Any) -> Found:
+def run(samples: Sequence[Sample], mutations: int, say: Callable[[str], None]) -> Found:
     """Raises NoLogError."""
     found = Found()
     ip("link", "set", "lo", "up")
     with bmv2.wires() as wired, tempfile.TemporaryDirectory(prefix="softswitch-traced-") as folder:
         for number, sample in enumerate(samples, 1):
             try:
-                compare(sample, wired, Path(folder), found)
+                compare(sample, wired, Path(folder), found, mutations)
             except (bmv2.NoBmv2Error, StfError, PacketTestError, DeviceError) as error:
                 found.left_out[sample.name] = str(error)
             say(f"{number} of {len(samples)}: {sample.name}")
@@ -230,6 +247,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, help="write what was found there")
     parser.add_argument("--only", default="", help="samples whose name has this in it")
     parser.add_argument("--every", type=int, default=1, help="only every N-th sample, %(default)s")
+    parser.add_argument("--mutations", type=int, default=5, help="mutated packets after each packet test, %(default)s")
     options = parser.parse_args(arguments)
 
     def say(text: str) -> None:
@@ -238,9 +256,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     lacking = missing()
     if not lacking:
         samples = compile_samples(options.checkout, options.work, say, only_tested=True)
+        own = ((name, PROGRAMS / f"{name}.json") for name in _WITH_REGISTERS)
+        samples += [Sample(f"own/{name}", file.with_suffix(".p4"), file, None) for name, file in own]
         samples = [sample for sample in samples if options.only in sample.name][:: options.every]
         try:
-            record = asdict(run(samples, say))
+            record = asdict(run(samples, options.mutations, say))
         except NoLogError as error:
             lacking = str(error)
     if lacking:
