@@ -177,6 +177,7 @@ def compare(sample: Sample, wired: bmv2.Wires, folder: Path, found: Found, mutat
             _compare_packet(sample.name, theirs, told, found)
             if sample.name in found.differences:
                 return
+        theirs.tell(waiting)
         found.samples.append(sample.name)
         _compare_registers(sample.name, switch, theirs, folder, found)
 
