@@ -17,6 +17,7 @@ from softswitch.program.load.expressions import ExprLoader
 from softswitch.program.load.lowering import Lowering
 from softswitch.program.load.node import JsonNode, declared_once, flag_of, shown, source_of, unsupported
 from softswitch.program.load.references import Scope
+from softswitch.program.standard import DROP_PORT, STANDARD
 from softswitch.program.traverse import CycleError, joins
 
 _BITS = 16
@@ -193,7 +194,7 @@ class ActionLoader:
             "pop": lambda p, s: lowering.pop(expressions.any_stack(p[0], s.source), self._shifts(p, s), s.source),
             "add_header": lambda p, s: lowering.each(expressions.choices(p[0], s), lowering.set_valid, s.source),
             "remove_header": lambda p, s: lowering.each(expressions.choices(p[0], s), lowering.set_invalid, s.source),
-            "mark_to_drop": lambda _p, s: (ir.MarkToDrop(s.source),),
+            "mark_to_drop": self._mark_to_drop,
             "drop": lambda _p, s: (ir.MarkToDrop(s.source),),
             "truncate": self._truncate,
             "exit": lambda _p, _s: (ir.Exit(),),
@@ -388,6 +389,16 @@ class ActionLoader:
         if not isinstance(count, ir.Const) or not 0 <= count.value <= CELLS:
             raise unsupported("a push or pop by a number that is not constant", scope.source)
         return count.value
+
+    def _mark_to_drop(self, p: JsonNode, scope: Scope) -> tuple[ir.Statement, ...]:
+        """Mark the packet. A copy of its metadata, which p4c makes for a control's parameter, is marked as a copy: the
+        packet is dropped if that is copied back."""
+        header = p[0]["value"].value
+        if header == STANDARD:
+            return (ir.MarkToDrop(scope.source),)
+        marks = (("egress_spec", DROP_PORT), ("mcast_grp", 0))
+        field = self._expressions.named
+        return tuple(ir.Assign(field(header, name, scope.source), ir.Const(to)) for name, to in marks)
 
     def _register_read(self, p: JsonNode, scope: Scope) -> tuple[ir.Statement, ...]:
         register = self._declared(p[1], self._registers, "register", scope.source)

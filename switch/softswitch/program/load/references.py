@@ -187,6 +187,13 @@ class References:
             raise unsupported(f"assignment to a {shown(node['type'].value)}", source)
         return self.field(node["value"], source)
 
+    def named(self, header: object, name: str, source: ir.Source) -> ir.FieldRef:
+        """Return the field with this name of a header or of metadata."""
+        found = self._fields.get((header, name)) if isinstance(header, str) else None
+        if found is None:
+            raise unsupported(f"{shown(header)} in the place of metadata with {name}", source)
+        return found
+
     def member(self, header: str, node: JsonNode) -> ir.FieldRef:
         """Return the field with this number. Numbers continue after a varbit field."""
         varbit = self.varbits.get(header)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from helpers.paths import ROOT
 from hypothesis import given
 from hypothesis import strategies as st
 from softswitch.errors import UnsupportedProgramError
@@ -225,3 +226,33 @@ def test_a_long_chain_of_conditions(tables: Json, engine: EngineChoice) -> None:
 def test_nesting_that_python_cannot_hold_is_refused(tables: Json) -> None:
     with pytest.raises(UnsupportedProgramError, match="nested too deeply"):
         SoftSwitch(with_conditions(tables, 150, nested=True), engine="python")
+
+
+@pytest.mark.parametrize("engine", ["python", pytest.param("native", marks=pytest.mark.cc)])
+def test_a_marked_copy_of_the_metadata_is_a_copy(engine: EngineChoice) -> None:
+    """p4c copies a control's parameter in and out. Only what is copied back drops the packet, as in bmv2."""
+    frame = bytes(12) + bytes.fromhex("88b5 07 0000001e")
+
+    def sent(changed: Callable[[dict[str, Any], list[dict[str, Any]]], None]) -> list[int]:
+        program = json.loads((ROOT / "examples" / "p4" / "sum.json").read_text())
+        kind = {"name": "smeta_0", "id": len(program["headers"]), "header_type": "standard_metadata"}
+        program["headers"].append({**kind, "metadata": True, "pi_omit": True})
+        for action in program["actions"]:
+            if action["name"] == "MyIngress.drop":
+                changed(action["primitives"][0], action["primitives"])
+        return [port for port, _ in SoftSwitch(json.dumps(program), engine=engine).process(1, frame)]
+
+    def in_a_copy(mark: dict[str, Any], _: list[dict[str, Any]]) -> None:
+        mark["parameters"][0]["value"] = "smeta_0"
+
+    def copied_back(mark: dict[str, Any], primitives: list[dict[str, Any]]) -> None:
+        in_a_copy(mark, primitives)
+        names = [{"type": "field", "value": [name, "egress_spec"]} for name in ("standard_metadata", "smeta_0")]
+        primitives.append({**mark, "op": "assign", "parameters": names})
+
+    def in_no_metadata(mark: dict[str, Any], _: list[dict[str, Any]]) -> None:
+        mark["parameters"][0]["value"] = "ethernet"
+
+    assert [sent(change) for change in (lambda *_: None, in_a_copy, copied_back)] == [[], [0], []]
+    with pytest.raises(UnsupportedProgramError, match="'ethernet' in the place of metadata with egress_spec"):
+        sent(in_no_metadata)
