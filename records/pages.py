@@ -35,11 +35,11 @@ _HEAD = """\
 measures it again. Other pages explain; [where it pays](where-it-pays.md) has the grid of sizes and link rates, and
 [the benchmark](benchmark.md) makes a page of your own.
 
-Unless a section says otherwise, workers, switches and codecs all ran on the two cores of one virtual machine, four
-workers in network namespaces of their own, on links that HTB limits to the rate given, with gloo's offloads on. **TCP is CUBIC in rows
-dated 2026-11-30 or later, and was BBR before**, the machines' own: with it gloo takes 12 to 28 % longer at 10 and 100 Mbit/s.
-"gloo / THC" is gloo's time over THC's, in one run. *Earlier* has values of other days and machines, oldest first: they show how
-much a row depends on the machine. A row in bold does not hold. The commit is the one that a command ran on, or that first printed its values.
+Unless a section says otherwise, workers, switches and codecs all ran on two cores of one virtual machine, four workers
+in network namespaces, on links that HTB limits to the rate given, with gloo's offloads on. **TCP is CUBIC in rows of 30
+November 2026 and later, and was BBR before**: with that gloo takes 12 to 28 % longer at 10 and 100 Mbit/s. "gloo / THC"
+is gloo's time over THC's, in one run. *Earlier* has values of other days and machines, oldest first. A row in bold does
+not hold. The commit is the one that a command ran on, or the one that first printed its values.
 """
 
 Record = dict[str, Any]
