@@ -198,6 +198,10 @@ def _carry_out(world: World, collective: Collective) -> None:
     else:
         total = torch.stack([each[0] for each in tensors])
         op = given[0][1]
-        reduced = total.sum(0, dtype=total.dtype) if op == dist.ReduceOp.SUM else total.amax(0)
+        reduced = {
+            dist.ReduceOp.SUM: partial(torch.sum, dtype=total.dtype),
+            dist.ReduceOp.MAX: torch.amax,
+            dist.ReduceOp.MIN: torch.amin,
+        }[op](total, 0)
         for each in tensors:
             each[0].copy_(reduced)

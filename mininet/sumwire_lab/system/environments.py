@@ -22,9 +22,8 @@ class AbsentError(LabError):
     """A package cannot be had."""
 
 
-def python_with(package: str, version: str, *also: str) -> Path:
-    """Return the Python of an environment in `.cache` that has this package from PyPI, made the first time. ``also``:
-    packages that it imports and does not ask for.
+def python_with(package: str, version: str) -> Path:
+    """Return the Python of an environment in `.cache` that has this package from PyPI, made the first time.
 
     Raises AbsentError.
     """
@@ -35,7 +34,8 @@ def python_with(package: str, version: str, *also: str) -> Path:
     sys.stderr.write(f"installing {package} {version} into {home}\n")
     try:
         subprocess.run(programs.module("venv", "--clear", str(home)), check=True, timeout=_INSTALL_S)
-        install = [str(python), "-P", "-m", "pip", "install", "--quiet", f"{package}=={version}", *also]
+        # Isolated: pip would count what PYTHONPATH has as installed.
+        install = [str(python), "-I", "-m", "pip", "install", "--quiet", f"{package}=={version}"]
         subprocess.run(install, check=True, timeout=_INSTALL_S, capture_output=True, text=True)
     except (OSError, subprocess.SubprocessError) as error:
         told = str(getattr(error, "stderr", "") or error).strip().splitlines()[-1:]

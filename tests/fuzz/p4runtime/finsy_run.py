@@ -61,7 +61,7 @@ def _switch(where: Path) -> Target:
 
 def main(version: str, log: str, *programs: str) -> None:
     try:
-        found = checks(python_with("finsy", version, "typing_extensions"), [Path(name) for name in programs], Path(log))
+        found = checks(python_with("finsy", version), [Path(name) for name in programs], Path(log))
     except AbsentError as error:
         found = {"absent": str(error)}
     sys.stdout.write(f"{json.dumps(found)}\n")
