@@ -198,10 +198,11 @@ def _carry_out(world: World, collective: Collective) -> None:
     else:
         total = torch.stack([each[0] for each in tensors])
         op = given[0][1]
-        reduced = {
+        reduce: dict[Any, Callable[..., torch.Tensor]] = {
             dist.ReduceOp.SUM: partial(torch.sum, dtype=total.dtype),
             dist.ReduceOp.MAX: torch.amax,
             dist.ReduceOp.MIN: torch.amin,
-        }[op](total, 0)
+        }
+        reduced = reduce[op](total, 0)
         for each in tensors:
             each[0].copy_(reduced)
