@@ -48,8 +48,8 @@ class Op:
     the size of one value in a host's contribution. A result has room for the contributions of ``workers_max`` hosts,
     a partial result for those of ``workers_below_max``. ``limit``, for the docs, is a lower limit that depends on the
     job's options. ``signed``: its elements are int32, not uint32. ``plane_bits``: how many values a group has. A
-    group's planes follow one another. ``ufunc``: the numpy ufunc that an
-    element-wise op applies to its elements, uint32.
+    group's planes follow one another. ``ufunc``: the numpy ufunc that an element-wise op applies to its elements,
+    uint32.
     """
 
     name: str

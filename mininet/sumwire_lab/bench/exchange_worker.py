@@ -232,11 +232,12 @@ class OptimizerSteps(TimedExchange):
         self._chosen = chosen
         self._rank = rank
         self._options = TrainOptions.of(DEFAULT_TASK, **spec["options"])
-        self._tensors = dict(zip(spec["sizes"], spec.get("tensors", []), strict=False))
+        tensors = spec.get("tensors") or [[sides(size)] for size in spec["sizes"]]
+        self._tensors = dict(zip(spec["sizes"], tensors, strict=True))
 
     def begin(self, size: int) -> None:
         """See TimedExchange."""
-        shapes = self._tensors.get(size, [sides(size)])
+        shapes = self._tensors[size]
         self._parameters = [torch.nn.Parameter(torch.zeros(shape)) for shape in shapes]
         model = torch.nn.ParameterList(self._parameters)
         given = system_options(self._chosen, self._options, dist.get_world_size(), lambda step: 1.0)

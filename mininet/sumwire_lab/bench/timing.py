@@ -30,7 +30,7 @@ def timing(
     seconds of a host per million values, mean of the workers.
     """
     bound = 8 * octets / (link_mbit * 1e6)
-    seconds = median(max(repeat) for repeat in repeats_of(measured))
+    seconds = slowest_s(measured)
     return {
         "link_mbit": link_mbit,
         "values": values,
@@ -45,6 +45,11 @@ def timing(
 def repeats_of(measured: Sequence[Mapping[str, Any]]) -> list[tuple[float, ...]]:
     """Return the seconds of all workers, by repeat."""
     return list(zip(*(worker["seconds"] for worker in measured), strict=True))
+
+
+def slowest_s(measured: Sequence[Mapping[str, Any]]) -> float:
+    """Return the seconds of the slowest worker, median of the repeats."""
+    return median(max(repeat) for repeat in repeats_of(measured))
 
 
 def millions(values: int, measured: Sequence[Mapping[str, Any]]) -> float:

@@ -12,13 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
-from statistics import median
 from typing import Final
 
 from sumwire.systems import pays
 
 from sumwire_lab.bench.exchange_worker import exchanges
-from sumwire_lab.bench.timing import repeats_of
+from sumwire_lab.bench.timing import slowest_s
 from sumwire_lab.network import switches
 from sumwire_lab.options.recipes import TASKS, parse
 from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
@@ -88,9 +87,7 @@ def measured(system: str, mbit: float, tensors: Sequence[Sequence[tuple[int, ...
     }  # fmt: skip
     with open_session(run, kind, folder) as session:
         workers = exchanges(session, told)
-    return [
-        median(max(repeat) for repeat in repeats_of([one["sizes"][k] for one in workers])) for k in range(len(sizes))
-    ]
+    return [slowest_s([worker["sizes"][k] for worker in workers]) for k in range(len(sizes))]
 
 
 def steps(v: Verification) -> list[Check]:

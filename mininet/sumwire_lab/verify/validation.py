@@ -21,7 +21,7 @@ from sumwire.systems import formula
 from sumwire.systems.formula import ring_steps
 
 from sumwire_lab.bench.exchange_worker import exchanges
-from sumwire_lab.bench.timing import repeats_of
+from sumwire_lab.bench.timing import slowest_s
 from sumwire_lab.network import switches
 from sumwire_lab.options.conditions import Conditions
 from sumwire_lab.options.recipes import BASELINE
@@ -103,7 +103,7 @@ def measured(place: Place, folder: Path) -> list[float]:
     with open_session(run, kind, folder) as session:
         workers = exchanges(session, told)
     of_sizes = [[worker["sizes"][k] for worker in workers] for k in range(len(SIZES))]
-    return [median(max(repeat) for repeat in repeats_of(of)) for of in of_sizes]
+    return [slowest_s(of) for of in of_sizes]
 
 
 def calibrated(system: str, folder: Path) -> Measured:
@@ -120,7 +120,7 @@ def calibrated(system: str, folder: Path) -> Measured:
     host_s = _each(large, "cpu_each_s") / _CALIBRATED[1]
     operation_s = max(0.0, _each(small, "cpu_each_s") - host_s * _CALIBRATED[0])
     switch_s = 0.0 if kind is None else _each(large[:1], "switch_cpu_each_s") / _CALIBRATED[1] / workers
-    seconds = median(max(repeat) for repeat in repeats_of(small))
+    seconds = slowest_s(small)
     worked = workers * (operation_s + (host_s + switch_s) * _CALIBRATED[0]) / min(LAB_CORES, workers)
     messages = ring_steps(workers) if kind is None else 1
     costs = formula.Costs(host_s, switch_s, operation_s, max(0.0, seconds - worked) / messages, 1.0, 0.0)
