@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Captures of ports: what comes in and what leaves, in pcap files with bmv2's names.
+"""Captures of ports: what comes in and what leaves, in pcap files with bmv2's names, or in one pcapng file a port.
 
 A thread has a packet socket of its own on each interface, so both engines are captured alike, and a switch that does
 not capture does nothing more. As with tcpdump, what this machine itself sends on the interface is among what leaves.
@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Self
 
+from softswitch import pcap
 from softswitch.events import SwitchEvent
 from softswitch.records import RecordFile
 from softswitch.runtime.interface import (
@@ -38,45 +39,46 @@ _log = logging.getLogger("softswitch.ports")
 
 SO_TIMESTAMPNS: Final = 35
 _TIME: Final = struct.Struct("ll")  # struct timespec
-_MOST_BYTES: Final = 262144
-_ETHERNET: Final = 1
 _AT_ONCE: Final = 64  # frames of one interface before the others get their turn
 _LAST: Final = 1 << 18  # frames at the end: more than wait, but an end where others still send
-_HEADER: Final = struct.pack("=IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, _MOST_BYTES, _ETHERNET)
-_RECORD: Final = struct.Struct("=IIII")
 _SPACE: Final = AUXDATA_SPACE + socket.CMSG_SPACE(_TIME.size)
 
 
 class _Tap:
-    """The socket and the two files of one interface. Raises PortError."""
+    """The socket and the files of one interface: ``pcapng`` is one file, else there are two. Raises PortError."""
 
-    def __init__(self, folder: Path, number: int, interface: str) -> None:
+    def __init__(self, folder: Path, number: int, interface: str, *, pcapng: bool) -> None:
         self._number = number
+        self._option = "--pcapng" if pcapng else "--pcap"
+        self._record = pcap.block if pcapng else pcap.record
+        names = [f"{interface}.pcapng"] * 2 if pcapng else [f"{interface}_{way}.pcap" for way in ("in", "out")]
+        head = pcap.blocks_head(interface) if pcapng else pcap.records_head()
         self.socket = open_interface(number, interface, self._prepare)
         try:
-            self._in, self._out = (self._open(folder / f"{interface}_{way}.pcap") for way in ("in", "out"))
+            files = {name: self._open(folder / name, head) for name in dict.fromkeys(names)}
         except PortError:
             self.socket.close()
             raise
+        self._in, self._out = (files[name] for name in names)
 
     def _prepare(self, opened: socket.socket) -> None:
         opened.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, 0)
         opened.setsockopt(SOL_PACKET, PACKET_AUXDATA, 1)
         opened.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
 
-    def _open(self, path: Path) -> RecordFile:
+    def _open(self, path: Path, head: bytes) -> RecordFile:
         try:
             opened = RecordFile(path)
         except OSError as error:
-            raise PortError(f"--pcap {path}: {error.strerror}; name a folder that can be written") from error
-        opened.write(_HEADER)
+            raise PortError(f"{self._option} {path}: {error.strerror}; name a folder that can be written") from error
+        opened.write(head)
         return opened
 
     def drain(self, most: int = _AT_ONCE) -> None:
         """Write frames that wait."""
         for _ in range(most):
             try:
-                frame, extra, _, address = self.socket.recvmsg(_MOST_BYTES, _SPACE)
+                frame, extra, _, address = self.socket.recvmsg(pcap.MOST_BYTES, _SPACE)
             except OSError:  # no more, or the interface is down or gone
                 return
             seconds = nanoseconds = 0
@@ -85,13 +87,14 @@ class _Tap:
                     frame = with_tag(frame, data)
                 elif level == socket.SOL_SOCKET and kind == SO_TIMESTAMPNS:
                     seconds, nanoseconds = _TIME.unpack(data)
-            record = _RECORD.pack(seconds & 0xFFFFFFFF, nanoseconds // 1000, len(frame), len(frame))
-            (self._out if address[2] == PACKET_OUTGOING else self._in).write(record + frame)
+            leaves = address[2] == PACKET_OUTGOING
+            record = self._record(frame, 10**9 * seconds + nanoseconds, leaves=leaves)
+            (self._out if leaves else self._in).write(record)
 
     def close(self) -> None:
         self.drain(_LAST)
         if lost := kernel_drops(self.socket):
-            what = f"--pcap: {lost} frames are missing in the capture, because the machine was too slow for it"
+            what = f"{self._option}: {lost} frames are missing in the capture, because the machine was too slow for it"
             told = SwitchEvent.FRAMES_DROPPED(port=self._number, reason=what)
             _log.warning("port %d: %s", self._number, what, extra=told)
         self.socket.close()
@@ -102,14 +105,14 @@ class _Tap:
 class Capture:
     """Captures from the start of the ``with`` block to its end. ``interfaces``: names by port number. Raises PortError.
 
-    Writes ``INTERFACE_in.pcap`` and ``INTERFACE_out.pcap`` in ``folder``.
+    Writes ``INTERFACE_in.pcap`` and ``INTERFACE_out.pcap`` in ``folder``, or ``INTERFACE.pcapng`` with ``pcapng``.
     """
 
-    def __init__(self, folder: Path, interfaces: Mapping[int, str]) -> None:
+    def __init__(self, folder: Path, interfaces: Mapping[int, str], *, pcapng: bool = False) -> None:
         self._taps: list[_Tap] = []
         try:
             for interface, number in {name: number for number, name in interfaces.items()}.items():
-                self._taps.append(_Tap(folder, number, interface))
+                self._taps.append(_Tap(folder, number, interface, pcapng=pcapng))
         except PortError:
             self._close()
             raise

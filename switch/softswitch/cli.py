@@ -133,8 +133,9 @@ def _run(switch: SoftSwitch, arguments: argparse.Namespace, become: Callable[[],
             failures.append(error)
             ending.set()
 
-        if arguments.pcap is not None:
-            stack.enter_context(Capture(arguments.pcap, dict(arguments.interfaces)))
+        for folder, pcapng in ((arguments.pcap, False), (arguments.pcapng, True)):
+            if folder is not None:
+                stack.enter_context(Capture(folder, dict(arguments.interfaces), pcapng=pcapng))
         trains = TrainSpec(arguments.link_mbit, not arguments.no_trains)
         runner = switch.port_runner(dict(arguments.interfaces), arguments.impair, failed, trains=trains)
         stack.enter_context(runner)

@@ -201,6 +201,8 @@ OPTIONS: Final = (
     Option(("--log-flush",), "", "nothing more: each line goes to the file at once", _FLAG),
     Option(("--pcap",), "[FOLDER]", "capture each interface in INTERFACE_in.pcap and INTERFACE_out.pcap there, in the "
            "current folder if none is given", {"nargs": "?", "const": Path(), "type": _folder, "metavar": "FOLDER"}),
+    Option(("--pcapng",), "[FOLDER]", "the same in one file a port, INTERFACE.pcapng, with nanoseconds and directions",
+           {"nargs": "?", "const": Path(), "type": _folder, "metavar": "FOLDER"}),
     Option(("--trace",), "FILE", "tell what happens to each packet: as text, as JSON lines in FILE.jsonl, or on stderr "
            "for -; with the Python engine", {"type": _trace}),
     Option(("--metrics",), "[ADDRESS:]PORT", "serve metrics there", {"type": _place}),
@@ -285,8 +287,9 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     if arguments.drop_port in (*numbers, arguments.cpu_port):
         parser.error(f"port {arguments.drop_port} is the drop port: give another to -i, --cpu-port or --drop-port")
     sockets = [name for _, name in arguments.interfaces if name.startswith(UNIX)]
-    if sockets and arguments.pcap is not None:
-        parser.error(f"--pcap captures interfaces, and {sockets[0]} is none: capture in the program at its other end")
+    if sockets and (arguments.pcap or arguments.pcapng) is not None:
+        option = "--pcap" if arguments.pcapng is None else "--pcapng"
+        parser.error(f"{option} captures interfaces, and {sockets[0]} is none: capture in the program at its other end")
     dumps = arguments.dump_python or arguments.dump_c or arguments.coverage is not None
     if dumps and arguments.program is None:
         parser.error("--dump-python, --dump-c and --coverage need a program")

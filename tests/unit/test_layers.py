@@ -53,8 +53,8 @@ PACKAGES: dict[str, tuple[str, set[str], str]] = {
     "softswitch": (
         "switch",
         {"commonlib", "nativelib"},
-        "errors events | program | runtime | python native | records | switch trace coverage capture | device metrics"
-        " options | p4runtime | cli_door | cli",
+        "errors events | program | runtime | python native | records pcap | switch trace coverage capture | device "
+        "metrics options | p4runtime | cli_door | cli",
     ),
     "sumwire_lab": (
         "mininet",

@@ -17,7 +17,7 @@ import pytest
 from helpers.logs import events_of
 from helpers.softswitch.compile_programs import PROGRAMS
 from helpers.softswitch.veths import TIMEOUT_S, Host
-from scapy.utils import PcapReader
+from scapy.utils import PcapNgReader, PcapReader
 from softswitch.capture import Capture
 from softswitch.events import SwitchEvent
 from softswitch.runtime.interface import PortError
@@ -83,6 +83,27 @@ def test_files_are_whole_after_sigterm(tmp_path: Path, wires: dict[int, str], en
     assert captured(tmp_path / "pcaps" / f"{wires[2]}_in.pcap") == []
 
 
+INBOUND, OUTBOUND = 1, 2
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_one_pcapng_file_a_port(tmp_path: Path, wires: dict[int, str], engine: EngineChoice) -> None:
+    """It says which frames came in; it has nanoseconds, and the interface's name."""
+    switch = SoftSwitch((PROGRAMS / "multicast.json").read_text(), engine=engine)
+    before_ns = time.time_ns()
+    with Capture(tmp_path, wires, pcapng=True), switch.port_runner(wires):
+        left = through(wires)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(f"{name}.pcapng" for name in wires.values())
+    for port, direction, frames in ((1, INBOUND, SENT), (2, OUTBOUND, left)):
+        with PcapNgReader(str(tmp_path / f"{wires[port]}.pcapng")) as reader:
+            packets = list(reader)
+        assert [bytes(packet.original) for packet in packets] == frames
+        assert {(packet.direction, packet.sniffed_on) for packet in packets} == {(direction, wires[port])}
+        at_ns = [int(packet.time * 10**9) for packet in packets]
+        assert before_ns <= at_ns[0] and at_ns == sorted(at_ns) and at_ns[-1] <= time.time_ns()
+        assert any(each % 1000 for each in at_ns)
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_full_disk(
     tmp_path: Path, wires: dict[int, str], engine: EngineChoice, caplog: pytest.LogCaptureFixture
@@ -104,3 +125,5 @@ def test_a_capture_that_cannot_start(tmp_path: Path, wires: dict[int, str]) -> N
         Capture(tmp_path / "none", wires)
     with pytest.raises(PortError, match="port 3 on nonesuch"):
         Capture(tmp_path, {**wires, 3: "nonesuch"})
+    with pytest.raises(PortError, match=r"^--pcapng "):
+        Capture(tmp_path / "none", wires, pcapng=True)

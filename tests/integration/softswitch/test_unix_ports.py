@@ -111,11 +111,12 @@ def test_a_path_that_is_taken(tmp_path: Path) -> None:
     assert path.read_text() == "mine"
 
 
-def test_sockets_are_not_captured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["--no-p4", "-i", "1@unix:p1", "--pcap", str(tmp_path), "--grpc-server-addr", "unix:s"]
+@pytest.mark.parametrize("option", ["--pcap", "--pcapng"])
+def test_sockets_are_not_captured(option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--no-p4", "-i", "1@unix:p1", option, str(tmp_path), "--grpc-server-addr", "unix:s"]
     with pytest.raises(SystemExit):
         options.parse(words)
-    assert "--pcap captures interfaces, and unix:p1 is none" in capsys.readouterr().err
+    assert f"{option} captures interfaces, and unix:p1 is none" in capsys.readouterr().err
 
 
 def test_the_page_s_host_without_rights(tmp_path: Path) -> None:
