@@ -52,6 +52,7 @@ _CONSTANTS: Final = {
     "SUM_PLANES": layout.SUM_PLANES,
     "LOOK_UP": LOOK_UP,
     "SUM32_VALUES": SUM32.values,
+    "NAIVE_GROUP": layout.GROUP_VALUES,
     "NOT_FINITE": NOT_FINITE,
 }
 

@@ -22,6 +22,8 @@ from sumwire.numeric import is_whole
 
 # Values of one THC chunk: one per bit of a plane.
 CHUNK_VALUES: Final = p4.WORD_BITS
+# Values that share a scale in naive quantization.
+GROUP_VALUES: Final = 256
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from sumwire.codec.base import GradientCodec
 from sumwire.codec.kernels import THREADS, kernels
+from sumwire.codec.naive import NaiveCodec
 from sumwire.codec.sign import EfSignCodec, SsdmCodec
 from sumwire.codec.sum32 import Sum32Codec
 from sumwire.codec.tables import solve, uniform
@@ -37,7 +38,8 @@ def codecs() -> list[GradientCodec]:
     blocks: tuple[int | None, ...] = (1024, 2048, 4096, 8192, None)
     thc = [ThcCodec(table, job=1, worker=2, block=block) for block in blocks]
     fine = ThcCodec(solve(4, 60, 1 / 32), job=1, worker=2)
-    return [*thc, fine, EfSignCodec(workers=2), SsdmCodec(job=3, worker=1), Sum32Codec(workers=3)]
+    others = [EfSignCodec(workers=2), SsdmCodec(job=3, worker=1), Sum32Codec(workers=3), NaiveCodec(uniform(4, 1 / 32))]
+    return [*thc, fine, *others]
 
 
 def digest() -> tuple[str, str]:

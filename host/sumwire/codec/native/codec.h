@@ -95,6 +95,20 @@ void codec_sum32_decode(const uint8_t *words, int64_t stride, const int64_t *div
 void codec_sum32_residual(const float *x, uint64_t length, const double *to_units, const double *from_units,
                           double most, const uint8_t *included, float *target, uint64_t threads);
 
+// Naive quantization. Bits of the largest magnitudes by group of CODEC_NAIVE_GROUP values, CODEC_NOT_FINITE if one is not
+// finite. `steps`, by group, are what a step of an index stands for, 0 in a group of zeros.
+void codec_naive_largest(const float *x, uint64_t length, uint32_t *largest);
+// Index planes of x / step + most.
+void codec_naive_encode(const float *x, uint64_t length, const float *steps, float most, uint8_t *out, int64_t stride,
+                        uint64_t threads);
+// Sum planes to (sum - middle) share step; the first two are by chunk.
+void codec_naive_decode(const uint8_t *words, int64_t stride, const float *middle, const float *shares,
+                        const float *steps, float *target, uint64_t length, uint64_t threads);
+// x minus what its indices stand for; x itself in chunks that are not included. NULL: all are. Values that are not finite
+// count as 0.
+void codec_naive_residual(const float *x, uint64_t length, const float *steps, float most, const uint8_t *included,
+                          float *target, uint64_t threads);
+
 // A bit for each value, 1 unless it is below 0, and 0 for the rest of the last byte.
 // Returns whether all are finite.
 int codec_pack_signs(const float *x, uint64_t length, uint8_t *bits);

@@ -5,11 +5,10 @@
 #include <string.h>
 
 #include "codec.h"
+#include "magnitudes.h"
 #include "threads.h"
 
 enum { VALUES = CODEC_SUM32_VALUES };
-
-static const uint32_t MAGNITUDE = 0x7FFFFFFFu, INFINITE = 0x7F800000u;
 
 static inline uint64_t smaller(uint64_t a, uint64_t b) {
   return a < b ? a : b;
@@ -19,18 +18,6 @@ static inline uint64_t smaller(uint64_t a, uint64_t b) {
 static int32_t exponent_of(uint32_t bits) {
   const int32_t normal = (int32_t)(bits >> 23);
   return normal ? normal - 126 : 32 - __builtin_clz(bits) - 149;
-}
-
-// Bits of the largest magnitude of so many values. Magnitudes order like their bits.
-static inline uint32_t largest_of(const float *x, uint64_t count) {
-  uint32_t largest = 0;
-  for (uint64_t i = 0; i < count; i++) {
-    uint32_t bits;
-    memcpy(&bits, x + i, sizeof bits);
-    bits &= MAGNITUDE;
-    largest = bits > largest ? bits : largest;
-  }
-  return largest;
 }
 
 void codec_sum32_exponents(const float *x, uint64_t length, uint32_t bias, uint32_t *exponents) {

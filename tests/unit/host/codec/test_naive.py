@@ -9,8 +9,8 @@ import pytest
 import torch
 from helpers.codec.codecs import gaussian
 from sumwire.codec.errors import CodecError, CountError
-from sumwire.codec.layout import unpack_index_planes
-from sumwire.codec.naive import GROUP_VALUES, NaiveCodec
+from sumwire.codec.layout import GROUP_VALUES, unpack_index_planes
+from sumwire.codec.naive import NaiveCodec
 from sumwire.codec.oracles import sum_words
 from sumwire.codec.tables import uniform
 from torch import Tensor

@@ -17,9 +17,10 @@ from sumwire.codec import kernels
 from sumwire.codec.base import CodecRound, GradientCodec
 from sumwire.codec.errors import CountError, SumRangeError
 from sumwire.codec.feedback import ErrorFeedback
+from sumwire.codec.naive import NaiveCodec
 from sumwire.codec.sign import EfSignCodec, SsdmCodec, VoteCodec
 from sumwire.codec.sum32 import Sum32Codec
-from sumwire.codec.tables import ThcTable, for_workers, solve
+from sumwire.codec.tables import ThcTable, for_workers, solve, uniform
 from sumwire.codec.tensors import expect_residual
 from sumwire.codec.thc import ThcCodec, UnbiasedThcCodec
 from sumwire.codec.thc_wide import wide_codec
@@ -308,6 +309,45 @@ def test_sum32_is_the_same(kind: str, length: int, seed: int, workers: int, larg
         assert np.array_equal(native.preliminary(), own)
         agreed = np.minimum(own + np.uint32(larger), np.uint32(2048 + 1024))
         same(native, reference, agreed, any_words(8, workers), seed)
+
+
+def naive_sums(table: ThcTable) -> Sums:
+    def draw(generator: np.random.Generator, chunks: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+        counts = generator.integers(0, table.max_workers + 1, chunks)
+        return sum_planes(generator, counts, table.granularity // 2 * 2), counts
+
+    return draw
+
+
+@pytest.mark.parametrize("kind", VALUES)
+@settings(max_examples=12)
+@given(
+    length=st.integers(1, 9_000),
+    seed=st.integers(0, 2**32),
+    table=st.sampled_from([uniform(4, 1 / 32), uniform(3, 1 / 8)]),
+    larger=st.sampled_from([1.0, 1.7, 300.0, 0.01]),
+    threads=st.sampled_from(["1", "3"]),
+)
+def test_naive_is_the_same(kind: str, length: int, seed: int, table: ThcTable, larger: float, threads: str) -> None:
+    x = VALUES[kind](length, torch.Generator().manual_seed(seed))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(kernels.THREADS, threads)
+        native, reference = both(NaiveCodec(table), x)
+        assert np.array_equal(native.preliminary(), reference.preliminary())
+        agreed = (reference.preliminary().view(np.float32) * np.float32(larger)).view(np.uint32)
+        same(native, reference, agreed, naive_sums(table), seed)
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_naive_says_the_same_of_what_is_not_finite(alone: bool) -> None:
+    """Also where the others agreed on magnitudes without this worker."""
+    x = normal(5000, torch.Generator().manual_seed(3))
+    x[[700, 1100, 1101, 4999]] = torch.tensor([torch.nan, torch.inf, -torch.inf, torch.nan])
+    native, reference = both(NaiveCodec(uniform(4, 1 / 32)), x)
+    assert np.array_equal(native.preliminary(), reference.preliminary())
+    agreed = reference.preliminary() if alone else np.full(reference.preliminary().shape, np.float32(2).view(np.uint32))
+    same(native, reference, agreed, naive_sums(uniform(4, 1 / 32)))
+    assert bool(native.result.isnan().any()) is alone
 
 
 def test_sum32_clamps_the_same() -> None:
