@@ -56,7 +56,8 @@ LABELS: Final[Mapping[str, str]] = {GLOO: "gloo", "fp16": "fp16 hook", POWER_SGD
 STAND_INS: Final = (GLOO, "fp16", EXACT, "thc", "thc-wide")
 GAIN_LEAST: Final = 1.1
 
-# Medians of the constants of docs/where-it-pays.md, without bmv2's.
+# Medians of the constants of docs/where-it-pays.md, without bmv2's. Seconds are those of its machine, where gloo's cost
+# of a value, in a message of its ring, is GLOO_MESSAGE_S.
 OPERATION_S: Final = 0.81e-3
 STEP_S: Final = 0.27e-3
 BUSY: Final = 0.81
@@ -64,6 +65,7 @@ APART: Final = 0.31
 AGGREGATOR_PACKET_S: Final = 0.45e-6
 # What a host's CPU time there leaves beside the codec.
 PACKET_S: Final = 0.4e-6
+GLOO_MESSAGE_S: Final = 2.0e-9 / 1.5
 
 # A worker keeps half of a job's slots under way.
 _UNDER_WAY_BYTES: Final = p4.SLOTS_TOTAL // 2 * (LOWER_HEADER_BYTES + HEADER_BYTES + p4.SLOT_WORDS * WORD_BYTES)
@@ -314,7 +316,12 @@ def _gloo_s(dtype: torch.dtype, asked: Question) -> float:
 
     with ThreadPoolExecutor(2) as pool:
         spent = min(pool.map(rank, range(2)))
-    return spent / 2 / _VALUES * ring_steps(asked.workers) / asked.workers
+    return spent / 2 / _VALUES * _gloo_messages(asked.workers)
+
+
+def _gloo_messages(workers: int) -> float:
+    """How many times a rank sends a value in a ring."""
+    return ring_steps(workers) / workers
 
 
 def _drawn(*shape: int) -> torch.Tensor:
@@ -343,8 +350,13 @@ def _low_rank_s(rank: int, side: int) -> float:
 
 
 def answers(asked: Question, hosts: Mapping[str, HostCost]) -> list[Answer]:
-    """Return an answer for each system by the formula, without communication that overlaps with the backward pass."""
-    found = {name: _answer(name, asked, host) for name, host in hosts.items()}
+    """Return an answer for each system by the formula, without communication that overlaps with the backward pass.
+
+    Constants in seconds are longer on a machine where gloo takes longer, by its factor.
+    """
+    usual_s = _gloo_messages(asked.workers) * GLOO_MESSAGE_S
+    slower = hosts[GLOO].value_s / usual_s if GLOO in hosts else 1.0
+    found = {name: _answer(name, asked, host, slower) for name, host in hosts.items()}
     if MARSIT in found and EXACT in found:
         # Some of Marsit's rounds are in full precision.
         share = 1 / MarsitOptions.defaults()["full_precision_every"]
@@ -364,7 +376,7 @@ def _sent(carried: CarriedValues, asked: Question) -> float:
     return (p + q) / 2
 
 
-def _answer(name: str, asked: Question, host: HostCost) -> Answer:
+def _answer(name: str, asked: Question, host: HostCost, slower: float) -> Answer:
     over = GROUP if name in LABELS else SWITCH
     cost, values = TABLE[name].routes[over].cost, asked.values / asked.buckets
     numbers = _sent(cost.carried, asked) / asked.buckets
@@ -375,14 +387,15 @@ def _answer(name: str, asked: Question, host: HostCost) -> Answer:
     steps = operations * ring_steps(asked.workers)
     if isinstance(cost, InPackets):
         packets = up / (LOWER_HEADER_BYTES + HEADER_BYTES + cost.op.up.words * WORD_BYTES)
-        steps, way_s, packet_s = round_trips(packets, asks=host.asks), 1.0, PACKET_S * packets / values
+        steps, way_s, packet_s = round_trips(packets, asks=host.asks), 1.0, slower * PACKET_S * packets / values
         links["round trips"] = 8 * _UNDER_WAY_BYTES / asked.rtt_s
         if asked.aggregator_bps is not None:
             links["aggregator's link"] = asked.aggregator_bps / asked.workers
-            aggregator_s = AGGREGATOR_PACKET_S * packets / values
+            aggregator_s = slower * AGGREGATOR_PACKET_S * packets / values
     slowest = min(links, key=links.__getitem__)
-    step_s = STEP_S + way_s * asked.rtt_s
-    costs = Costs(host.value_s + packet_s, aggregator_s, operations * OPERATION_S, step_s, busy=BUSY, apart=apart)
+    step_s = slower * STEP_S + way_s * asked.rtt_s
+    operation_s = slower * operations * OPERATION_S
+    costs = Costs(host.value_s + packet_s, aggregator_s, operation_s, step_s, busy=BUSY, apart=apart)
     setting = OneAllReduce(values, links[slowest] / 1e6, asked.workers, asked.cores or asked.workers + 1)
     sent = WireTraffic(max(up, down), steps)
     parts = {"processor": processors_s(costs, setting), "round trips": steps * step_s}

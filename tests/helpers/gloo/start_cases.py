@@ -74,7 +74,7 @@ def by_system(rank: int, options: dict[str, Any], between: list[float] | None, s
     ours, theirs = _two_models()
     measured = mock.Mock(return_value=Paths(dist.get_world_size(), *between)) if between else paths.measured
     with mock.patch.object(paths, "measured", measured), logged() as lines:
-        system = sumwire.init(quiet=True, silence_s=SILENCE_S, **{"model": theirs, **options})
+        system = sumwire.init(quiet=True, **{"model": theirs, **options})
     try:
         system.attach(ours, torch.optim.SGD(ours.parameters(), lr=0.1))
         outcome = _stepped(rank, ours, theirs, steps)

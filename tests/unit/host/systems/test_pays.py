@@ -111,6 +111,21 @@ def test_what_limits() -> None:
     assert slow.seconds == pytest.approx(102.4 / pays.BUSY, rel=0.01)
 
 
+def test_constants_are_as_much_longer_as_gloo_is() -> None:
+    """A tensor of six chunks, in which nothing else takes time; gloo on 8 workers sends a value 14 / 8 times."""
+    question, usual_s = asked("1500", "1000G", ".001us"), 14 / 8 * pays.GLOO_MESSAGE_S
+    one, three = (
+        {
+            each.system: each
+            for each in pays.answers(question, {"ssgd": HostCost(times * usual_s), "sum32": HostCost(0.0)})
+        }
+        for times in (1, 3)
+    )
+    assert one["sum32"].seconds == pytest.approx(pays.STEP_S + pays.OPERATION_S / pays.BUSY, rel=0.02)
+    for system in ("ssgd", "sum32"):
+        assert three[system].seconds == pytest.approx(3 * one[system].seconds, rel=0.01)
+
+
 def test_power_sgd_sums_three_times_and_hides_nothing() -> None:
     """In each of 16 buckets: whole tensors, P and Q, one after the other, and computation between them."""
     (found,) = pays.answers(asked(shapes="1024x1000*100", rtt="1us"), {pays.POWER_SGD: HostCost(1e-8)})
