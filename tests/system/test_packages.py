@@ -179,7 +179,7 @@ def test_the_soft_switch_alone(tmp_path: Path) -> None:
     pip(str(commands / "python"), "check")
     installed = names(pip(str(commands / "python"), "list", "--format=freeze"))
     assert "grpcio" in installed and installed.isdisjoint({"sumwire", "numpy"})
-    for name in ("softswitch", "simple_switch_grpc"):
+    for name in ("softswitch", "simple_switch", "simple_switch_grpc"):
         run([str(commands / name), "--version"], tmp_path)
 
 

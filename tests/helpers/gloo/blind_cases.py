@@ -21,6 +21,9 @@ from sumwire.blind.masks import Masks
 from sumwire.job.job import Job
 from torch import Tensor
 
+# Bits are compared with those of another job: neither may fall back on a busy machine.
+PATIENCE_S = 20.0
+
 
 def tensor(rank: int, step: int, length: int) -> Tensor:
     """Gradients that differ between the workers, and whose norms jump in step 3."""
@@ -41,7 +44,7 @@ def _mean(job: Job, codec: str, x: Tensor, bucket: int) -> tuple[bytes, bytes]:
 def means(rank: int, mapping: dict[str, Any], lengths: list[int], steps: int) -> dict[str, Any]:
     """Bits of all means and residuals, by THC and SUM32, of every length in every step."""
     found = []
-    with logged() as lines, open_job(rank, mapping, one_trip=False) as job:
+    with logged() as lines, open_job(rank, mapping, one_trip=False, silence_s=PATIENCE_S) as job:
         for step in range(steps):
             for bucket, length in enumerate(lengths):
                 x = tensor(rank, step, length)
@@ -53,7 +56,7 @@ def not_finite(rank: int, mapping: dict[str, Any]) -> list[tuple[bytes, bytes]]:
     x = tensor(rank, 0, 5000)
     if rank == 2:
         x[1234] = torch.nan
-    with open_job(rank, mapping) as job:
+    with open_job(rank, mapping, silence_s=PATIENCE_S) as job:
         return [_mean(job, codec, x, 0) for codec in ("thc", "sum32")]
 
 
@@ -61,7 +64,7 @@ def other_operations(rank: int, mapping: dict[str, Any]) -> list[bytes]:
     """Bits of what is no mean."""
     drawn = np.random.default_rng(rank)
     found: list[NDArray[Any]] = []
-    with open_job(rank, mapping) as job:
+    with open_job(rank, mapping, silence_s=PATIENCE_S) as job:
         extremes = drawn.integers(0, 1 << 32, 300, np.uint32)
         found += [job.max32(extremes), job.min32(extremes)]
         found += [job.sum32(drawn.integers(-(2**29), 2**29, 1000).astype(np.int32))]
@@ -76,7 +79,7 @@ def other_operations(rank: int, mapping: dict[str, Any]) -> list[bytes]:
 
 
 def one_mean(rank: int, mapping: dict[str, Any], codec: str, length: int) -> tuple[bytes, bytes]:
-    with open_job(rank, mapping) as job:
+    with open_job(rank, mapping, silence_s=PATIENCE_S) as job:
         return _mean(job, codec, tensor(rank, 0, length), 0)
 
 
@@ -100,7 +103,7 @@ def jumping_means(rank: int, mapping: dict[str, Any], codec: str, length: int, f
         hidden.extend((sequence + k, row.tobytes()) for k, row in enumerate(payload))
         hide(self, sequence, payload)
 
-    with open_job(rank, mapping) as job, patch.object(Masks, "hide", kept):
+    with open_job(rank, mapping, silence_s=PATIENCE_S) as job, patch.object(Masks, "hide", kept):
         for step in range(4):
             hidden.clear()
             drawn = torch.randn(length, generator=torch.Generator().manual_seed(97 * step + rank))

@@ -44,7 +44,7 @@ class Net(nn.Module):
 
 
 def open_job(rank: int, mapping: dict[str, Any], **options: Any) -> sumwire.Job:
-    return sumwire.Job(parse_job(mapping, rank), block=1024, silence_s=SILENCE_S, **options)
+    return sumwire.Job(parse_job(mapping, rank), block=1024, **{"silence_s": SILENCE_S, **options})
 
 
 def flat_grads(model: nn.Module) -> Tensor:

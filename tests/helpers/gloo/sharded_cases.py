@@ -16,7 +16,6 @@ import torch
 import torch.distributed as dist
 from helpers.gloo.parallel_cases import WIDTH, batch, flat, net, whole
 from helpers.gloo.state_cases import checkpoints, same
-from helpers.transport.udp_bridge import SILENCE_S
 from sumwire.sharded import ShardedState, attach, gather
 from sumwire.sharded.state import UnitExchange
 from sumwire.training.hierarchical import AnyJob
@@ -32,7 +31,7 @@ _meshes: dict[int | None, DeviceMesh] = {}
 
 
 def open_job(rank: int, options: dict[str, Any]) -> str:
-    _open.append(sumwire.init(quiet=True, block=1024, silence_s=SILENCE_S, **options))
+    _open.append(sumwire.init(quiet=True, block=1024, **options))
     return type(_open[-1]).__name__
 
 

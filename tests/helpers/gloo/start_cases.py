@@ -15,7 +15,6 @@ import torch
 import torch.distributed as dist
 from helpers.gloo.ddp_cases import Net, flat_grads
 from helpers.logs import logged, of
-from helpers.transport.udp_bridge import SILENCE_S
 from sumwire.errors import ClosedError, SumwireError
 from sumwire.job.job import Job
 from sumwire.start import auto, paths, rank_placement
@@ -36,7 +35,7 @@ def tensor_of(rank: int) -> torch.Tensor:
 
 
 def opened(options: dict[str, Any]) -> AnyJob:
-    return sumwire.init(quiet=True, block=1024, silence_s=SILENCE_S, **options)
+    return sumwire.init(quiet=True, block=1024, **options)
 
 
 def reduced(rank: int, options: dict[str, Any]) -> dict[str, Any]:
@@ -164,7 +163,7 @@ def in_local_groups(rank: int, mapping: dict[str, Any], size: int) -> dict[str, 
     job = None
     if rank in firsts:
         config = parse_job(mapping, firsts.index(rank))
-        job = sumwire.Job(config, ranks=meeting.among(firsts), block=1024, silence_s=SILENCE_S)
+        job = sumwire.Job(config, ranks=meeting.among(firsts), block=1024)
     torch.manual_seed(1)
     model = DistributedDataParallel(Net(), bucket_cap_mb=0.02)
     state = sumwire.DdpState(job, local_group=local)
