@@ -77,9 +77,10 @@ MEASURED: Final[Mapping[tuple[str, str], _Fitted]] = {
 _LIKE: Final[Mapping[Op, Op]] = {JUMBO: THC, VOTE: SIGN}
 SWITCHES: Final = ("soft", "aggregator", "bmv2")
 JUMBO_VALUE: Final[Mapping[str, float]] = {"soft": 0.66, "aggregator": 1.0, "bmv2": 1 / 3.27}
-"""Seconds of a switch for a value in a packet of 8192, over those in a packet of 1024 (records/speed.json)."""
-WIDE_CODEC: Final = 7.93 / 1.47
-"""Seconds of a codec for a value: thc-wide's over THC's (records/switch.json, records/speed.json)."""
+"""Seconds of a switch for a value in a packet of 8192, over those in a packet of 1024 (records/speed.json: of the run
+before the latest, with which the studies were made)."""
+WIDE_CODEC: Final = 8.53 / 7.62
+"""Seconds of a codec for a value: thc-wide's over THC's, in one run (docs/where-it-pays.md)."""
 GPU_BYTE_S: Final = 1 / 3.35e12
 """Of a GPU's memory: 3.35 TB/s of an NVIDIA H100 SXM, by its data sheet."""
 # THC's codec at least reads gradient and residual and writes residual and indices, then reads sums and writes means.

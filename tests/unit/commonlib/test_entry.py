@@ -38,6 +38,6 @@ def test_every_command_begins_there(project: str) -> None:
         [path] = [*ROOT.glob(f"*/{module.replace('.', '/')}.py")]
         text = path.read_text()
         assert path.name == "__main__.py" and "entry.run(_load)" in text
-        # The one other name goes there too.
+        # Other names go there too.
         body = text.partition(f"def {name}() -> int:")[2].partition("\ndef ")[0]
         assert name == "main" or body.endswith("return main()\n\n")
