@@ -5,6 +5,7 @@
 
 #include "codec.h"
 #include "hadamard.h"
+#include "magnitudes.h"
 #include "planes.h"
 #include "streams.h"
 
@@ -20,10 +21,6 @@ enum {
 struct signs {
   uint64_t word[PASS / SIGN_BITS];
 };
-
-static inline uint64_t smaller(uint64_t a, uint64_t b) {
-  return a < b ? a : b;
-}
 
 static inline uint64_t block_key(const struct codec_blocks *at, uint64_t block) {
   return fold_key(at->sign_key, at->first_block + block);

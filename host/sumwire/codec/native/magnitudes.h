@@ -1,10 +1,14 @@
 // SPDX-FileCopyrightText: 2026 The Sumwire authors
 // SPDX-License-Identifier: Apache-2.0
-// Magnitudes of floats, which order like their bits.
+// What is smaller or larger: of numbers, and of the magnitudes of floats, which order like their bits.
 #pragma once
 
 #include <stdint.h>
 #include <string.h>
+
+static inline uint64_t smaller(uint64_t a, uint64_t b) {
+  return a < b ? a : b;
+}
 
 static const uint32_t MAGNITUDE = 0x7FFFFFFFu, INFINITE = 0x7F800000u;
 

@@ -8,10 +8,6 @@
 
 enum { GROUP = CODEC_NAIVE_GROUP, GROUPS = CHUNK / GROUP, PACKED = PACKED_VECTORS * WIDTH };
 
-static inline uint64_t smaller(uint64_t a, uint64_t b) {
-  return a < b ? a : b;
-}
-
 void codec_naive_largest(const float *x, uint64_t length, uint32_t *largest) {
   for (uint64_t start = 0; start < length; start += GROUP) {
     const uint32_t found = largest_of(x + start, smaller(GROUP, length - start));

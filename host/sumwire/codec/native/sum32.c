@@ -10,10 +10,6 @@
 
 enum { VALUES = CODEC_SUM32_VALUES };
 
-static inline uint64_t smaller(uint64_t a, uint64_t b) {
-  return a < b ? a : b;
-}
-
 // The exponent of frexp for the bits of a float above 0.
 static int32_t exponent_of(uint32_t bits) {
   const int32_t normal = (int32_t)(bits >> 23);

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // THC's way to the wire, one rotation block at a time. The values that rounding leaves out are rotated back while the
 // block is in the first-level cache. The operations and their order are those of sumwire.codec.thc_forms.
+#include "magnitudes.h"
 #include "taken.h"
 #include "threads.h"
 
@@ -107,17 +108,10 @@ struct ranging {
   float *ranges;
 };
 
-// Magnitudes of floats order like their bits, with NaN above all.
 static float largest_magnitude(const float *v, size_t d) {
-  uint32_t most = 0;
-  for (size_t i = 0; i < d; i++) {
-    uint32_t bits;
-    memcpy(&bits, v + i, sizeof bits);
-    bits &= 0x7FFFFFFFu;
-    most = bits > most ? bits : most;
-  }
+  const uint32_t bits = largest_of(v, d);
   float largest;
-  memcpy(&largest, &most, sizeof largest);
+  memcpy(&largest, &bits, sizeof largest);
   return largest;
 }
 
