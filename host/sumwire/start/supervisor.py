@@ -45,7 +45,7 @@ REMOTE_COMMAND: Final = "sumwire-aggregator"
 _WAITS_S: Final = (0.0, 1.0, 5.0, *(30.0,) * 18)
 # An aggregator that has served this long resets the count.
 _LASTS_S: Final = _WAITS_S[-1]
-# How often an aggregator that is not ready yet is checked.
+# How often an aggregator that is not ready yet is checked, and the longest wait of the main thread.
 _LOOK_S: Final = 1.0
 
 
@@ -146,7 +146,7 @@ class RunningAggregator:
         """Wait until it is ready. Raises StartError like :meth:`is_ready`."""
         while not self.is_ready():
             with contextlib.suppress(queue.Empty):
-                self._told.get(timeout=max(0.0, self._late_at - time.monotonic()))
+                self._told.get(timeout=min(max(0.0, self._late_at - time.monotonic()), _LOOK_S))
 
     def __enter__(self) -> Self:
         return self
@@ -237,8 +237,9 @@ def keep(programs: Sequence[AggregatorCommand], job: Mapping[str, Any], say: Say
                     say(f"all {len(kept)} aggregators are ready")
             elif not serving:
                 ready.clear()
+            # Never for long: a signal that another thread gets does not wake this one, which handles it when it wakes.
             with contextlib.suppress(queue.Empty):
-                changed.get(timeout=None if due == math.inf else max(0.0, due - now))
+                changed.get(timeout=min(max(0.0, due - now), _LOOK_S))
 
 
 @contextlib.contextmanager

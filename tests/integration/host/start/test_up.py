@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import select
@@ -94,6 +95,19 @@ def test_a_job_is_served_and_comes_back() -> None:
         assert second != first
         assert interrupted(process).endswith("stopped\n")
     assert not Path(f"/proc/{second}").exists()
+
+
+def test_a_signal_that_another_thread_gets() -> None:
+    """The kernel may give it to any of them, and Python then does not wake the main thread."""
+    _, options = options_of(2)
+    with started(*options) as process:
+        until(process, "ready: ")
+        [other, *_] = [
+            int(task.name) for task in Path(f"/proc/{process.pid}/task").iterdir() if int(task.name) != process.pid
+        ]
+        assert ctypes.CDLL(None).tgkill(process.pid, other, signal.SIGTERM) == 0
+        out, _ = process.communicate(timeout=60)
+    assert process.returncode == 0 and out.endswith("stopped\n")
 
 
 def test_all_that_it_says_in_json() -> None:
