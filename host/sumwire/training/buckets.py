@@ -441,5 +441,12 @@ def _models_with(parameter: Tensor) -> list[DistributedDataParallel]:
 
 def living_models() -> list[DistributedDataParallel]:
     """Return all DDP models of this process. It looks through all of Python's objects, which takes tens of
-    milliseconds."""
-    return [found for found in gc.get_objects() if issubclass(type(found), DistributedDataParallel)]
+    milliseconds.
+
+    It asks for what refers to the class, as each instance does. A list of all objects would hold, for a moment, those
+    that other threads are still making: a tuple that is made of a generator then fails with SystemError.
+    """
+    kinds: list[type[DistributedDataParallel]] = [DistributedDataParallel]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+    return [found for found in gc.get_referrers(*kinds) if issubclass(type(found), DistributedDataParallel)]

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, cast
@@ -14,9 +15,10 @@ import torch
 from sumwire.checkpoint import Place, packed, unpacked
 from sumwire.codec.feedback import ParameterFeedback
 from sumwire.errors import NonFiniteError, UsageError
-from sumwire.training.buckets import Bucket, StepResiduals
+from sumwire.training.buckets import Bucket, StepResiduals, living_models
 from sumwire.training.ddp import DdpState, GradBucket
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 
 class Coarse:
@@ -330,3 +332,29 @@ def test_a_bucket_that_may_be_of_several_models_is_refused_at_once() -> None:
     with pytest.raises(UsageError, match="give each its own"):
         in_turns([state] * 2, models, [(0, "dc", 2), (1, "dc", 2), (0, "ba", 2)])
     state.close()
+
+
+class Own(DistributedDataParallel):
+    """A user's."""
+
+
+def test_models_are_found_while_other_threads_make_tuples() -> None:
+    """Python enlarges a tuple that it makes of a generator, which it cannot while anybody else holds it."""
+    models = {id(model): model for model in (kind.__new__(kind) for kind in (DistributedDataParallel, Own))}
+    assert models.keys() <= {id(model) for model in living_models()}
+    ended = threading.Event()
+
+    def look() -> None:
+        while not ended.is_set():
+            living_models()
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    try:
+        for _ in range(20):
+            # sleep(0) hands the interpreter's lock over, so that the other thread looks in the midst of it.
+            assert tuple(time.sleep(0) or number for number in range(11)) == tuple(range(11))
+    finally:
+        ended.set()
+        looking.join(60)
+    assert not looking.is_alive()
