@@ -83,7 +83,7 @@ TOPICS: Final[Mapping[str, Topic]] = {
     ),
     "faithful": Topic(
         "check P4 programs and P4Runtime clients of others",
-        ("v1model", "p4runtime", "tofino"),
+        ("v1model", "p4runtime", "tofino", "outside"),
         grouped=True,
         flags=("rows", "quick"),
     ),

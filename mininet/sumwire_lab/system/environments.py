@@ -22,8 +22,9 @@ class AbsentError(LabError):
     """A package cannot be had."""
 
 
-def python_with(package: str, version: str) -> Path:
-    """Return the Python of an environment in `.cache` that has this package from PyPI, made the first time.
+def python_with(package: str, version: str, *more: str) -> Path:
+    """Return the Python of an environment in `.cache` that has this package from PyPI, and others (as pip takes them)
+    beside it, made the first time.
 
     Raises AbsentError.
     """
@@ -35,7 +36,7 @@ def python_with(package: str, version: str) -> Path:
     try:
         subprocess.run(programs.module("venv", "--clear", str(home)), check=True, timeout=_INSTALL_S)
         # Isolated: pip would count what PYTHONPATH has as installed.
-        install = [str(python), "-I", "-m", "pip", "install", "--quiet", f"{package}=={version}"]
+        install = [str(python), "-I", "-m", "pip", "install", "--quiet", f"{package}=={version}", *more]
         subprocess.run(install, check=True, timeout=_INSTALL_S, capture_output=True, text=True)
     except (OSError, subprocess.SubprocessError) as error:
         told = str(getattr(error, "stderr", "") or error).strip().splitlines()[-1:]

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
 """`make verify-faithful`: runs P4 programs and P4Runtime clients of others: p4c's v1model samples from a checkout,
-finsy, and the compiler for Tofino, which reports the resources of the chip."""
+finsy, and the compiler for Tofino, which reports the resources of the chip. Other users' rows are in outside.py."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from nativelib import programs
 from sumwire_lab.errors import LabError
 from sumwire_lab.network.switches import BMV2
 from sumwire_lab.study.check import Check, absent, at_least, at_most, equal, holds, reported
+from sumwire_lab.verify import outside
 from sumwire_lab.verify.plan import (
     ROOT,
     Experiments,
@@ -250,5 +251,6 @@ GROUPS: Final[Mapping[str, Experiments]] = {
     "v1model": {"packets": _packets, "load": _load, "mutated": _mutated, "trace": _trace, "programs": _programs},
     "p4runtime": {"finsy": _finsy, "inserts": _inserts, "json": _json},
     "tofino": {"compile": _compile},
+    "outside": outside.GROUP,
 }
 """The experiments by group and row."""
