@@ -178,11 +178,14 @@ def played(exercise: Exercise, checkout: Path, work: Path, commands: Path) -> st
     if exercise.commands:
         solve(folder)
     (folder / "logs").mkdir(exist_ok=True)  # the PTF tests write there
+    # A harness finds its modules as from a shell: beside its scripts.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    environment["PATH"] = f"{commands}:{os.environ['PATH']}"
     inside = ["sh", "-c", f"ip link set lo up && exec make {'run' if exercise.commands else 'test'}"]
     done = subprocess.run(
         ["unshare", "--net", "--pid", "--fork", "--mount-proc", "--kill-child", *inside],
         cwd=folder,
-        env={**os.environ, "PATH": f"{commands}:{os.environ['PATH']}", "PYTHONPATH": ""},
+        env=environment,
         input="".join(f"{command}\n" for command in exercise.commands),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
