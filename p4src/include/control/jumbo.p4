@@ -173,6 +173,8 @@ control Jumbo(inout sumwire_h sumwire, inout jumbo_up_h jumbo_up, inout jumbo_h 
         sumwire.words = JUMBO_WORDS_DOWN;
     }
 
+    // A packet without the headers does not come here. That is asked all the same: a switch that compiles the program
+    // then knows that the fields are set, and need not set all 12 KiB to 0 for each packet of any op.
     apply {
         if (effects & EFFECT_FOLDS != 0) {
             if (traits & TRAIT_PARTIAL == 0) {
@@ -181,13 +183,21 @@ control Jumbo(inout sumwire_h sumwire, inout jumbo_up_h jumbo_up, inout jumbo_h 
                 } else {
                     read_slot();
                 }
-                row.apply();
+                if (jumbo_up.isValid()) {
+                    row.apply();
+                }
             } else if (traits & TRAIT_FRESH == 0) {
-                add_slot();
+                if (jumbo.isValid()) {
+                    add_slot();
+                }
             }
-            write_slot();
+            if (jumbo.isValid()) {
+                write_slot();
+            }
         } else if (effects & EFFECT_TAKES != 0) {
-            write_slot();
+            if (jumbo.isValid()) {
+                write_slot();
+            }
         } else {
             read_slot();
         }

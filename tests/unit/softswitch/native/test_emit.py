@@ -5,10 +5,12 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
+from helpers.paths import ROOT
 from softswitch.errors import UnsupportedProgramError
 from softswitch.native.definite_assignment import unset_fields
 from softswitch.native.emit import emit_c
@@ -17,6 +19,7 @@ from softswitch.native.engine import NativeMachine
 from softswitch.native.limbs import LIMB, Kind, argument_offsets, carrier, carrier_of, from_limbs, limbs, to_limbs
 from softswitch.program import ir
 from softswitch.program.analysis import Bounds, analyse
+from softswitch.program.load.program import load_program
 from softswitch.runtime.impair import SplitMix
 
 STANDARD = ir.Header("standard_metadata", (ir.Field("egress_spec", 9), ir.Field("mcast_grp", 16)), metadata=True)
@@ -373,3 +376,12 @@ def test_a_statement_that_looks_ahead_ends_the_parser_at_the_frames_end() -> Non
     assert list(machine.registers["r"]) == [0]
     assert run(machine, bytes([9, 0, 0, 1, 7])) == bytes([7, 0, 0, 1, 7])
     assert list(machine.registers["r"]) == [0x107]
+
+
+def test_what_long_packets_need_costs_other_packets_nothing() -> None:
+    """12 KiB that were set to 0 for each packet took a fifth of its time."""
+    source = emit_c(load_program((ROOT / "p4src" / "build" / "sumwire.json").read_text())).source
+    zeroed, others = source.partition("struct packet {")[2].partition("so far all starts at 0")[::2]
+    long = re.compile(r"ss_v32 f_jumbo\w*;")
+    assert len(long.findall(others.partition("};")[0])) > 40
+    assert not long.findall(zeroed)
