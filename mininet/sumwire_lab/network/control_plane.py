@@ -17,8 +17,8 @@ from sumwire_protocol.ops import JUMBO
 from sumwire_protocol.tables import AUTO, DEFAULT_BITS, DEFAULT_P, UNIFORM
 
 from sumwire_lab.network.fabric import Fabric
+from sumwire_lab.options.priority_lanes import MARK_SHARE, LanedOptions
 from sumwire_lab.options.priority_lanes import SLOTS as LANED_SLOTS
-from sumwire_lab.options.priority_lanes import LanedOptions
 from sumwire_lab.options.recipes import RECIPES, SYSTEM_OPS, TABLED, Recipe
 from sumwire_lab.options.run_options import JUMBO_MTU, TrainOptions
 
@@ -208,11 +208,8 @@ def counters(folder: Path) -> dict[str, dict[str, int]]:
     }
 
 
-# Thresholds of a virtual queue as shares of the link's real queue: for marks, for dropping classes 3, 2, 1 and 0, and
-# for dropping everything. The real queue, which knows no classes, must not fill before the virtual one. Marks begin
-# above one train (64 KB, of the 384 KB that 256 frames are): a train that meets an empty queue is no congestion, and a
-# window that shrinks for it leaves the link to others.
-_MARK: Final = 3 / 16
+# Thresholds of a virtual queue as shares of the link's real queue: for dropping classes 3, 2, 1 and 0, and for dropping
+# everything. The real queue, which knows no classes, must not fill before the virtual one.
 _DROP: Final = (1 / 4, 1 / 2, 5 / 8, 3 / 4)
 _DROP_ALL: Final = 7 / 8
 
@@ -242,7 +239,7 @@ def virtual_queues(fabric: Fabric, *, drops: bool = True, trims: bool = False) -
 def thresholds(queue_bytes: int, *, drops: bool = True) -> dict[str, Any]:
     """Return thresholds of a virtual queue, for a link whose real queue holds `queue_bytes`."""
     return {
-        "mark_bytes": int(_MARK * queue_bytes),
+        "mark_bytes": int(MARK_SHARE * queue_bytes),
         "drop_bytes": [int((share if drops else _DROP_ALL) * queue_bytes) for share in _DROP],
         "drop_all_bytes": int(_DROP_ALL * queue_bytes),
     }

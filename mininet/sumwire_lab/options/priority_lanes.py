@@ -17,6 +17,9 @@ DIVISORS: Final = ("contributors", "workers")
 DEGRADE_MODES: Final = ("trim", "drop", "trim-results")
 SLOTS: Final = 1024
 """Slots of all lanes together; 256 for each of 4 lanes."""
+MARK_SHARE: Final = 3 / 16
+"""Of a link's queue: a packet behind more is marked. That is above one train (64 KB, of the 384 KB that 256 frames
+are): a train that meets an empty queue is no congestion, and a window that shrinks for it leaves the link to others."""
 BOUNDED: Final = frozenset({"quorum", "loss_bound", "divisor"})
 """Options of a job without lanes whose sums may lack contributions."""
 TAGGED: Final = frozenset({"priorities"})

@@ -51,6 +51,7 @@ class SimulateOptions(Checked):
         shown="default: the model's, from public figures",
     )
     buffer_mb: float = option(BUFFER_MB, "size of DDP's buckets, in units of 2^20 bytes", rule=between(0, 1_000_000))
+    rank: int = option(4, "rank of powersgd and acp", rule=between(1, 10_000))
     steps: int = option(1, "steps of training", rule=between(1, 10_000))
     slots: int = option(DEFAULT_SLOTS, "slots of the job", rule=between(SLOTS_MIN, 1 << 20))
     costs: str = option("none", "seconds of hosts and switches: none, gpu, soft, bmv2 or aggregator")
@@ -123,7 +124,7 @@ def known() -> Mapping[str, Flag]:
 
 _TAKEN: Final = frozenset({
     "bw", "trunk-bw", "queue", "delay", "topology", "switch", "task", "workers", "systems", "mtu", "loss", "buffer-mb",
-    "steps", "seed", "deadline", "batch", "control",
+    "steps", "seed", "deadline", "batch", "control", "rank",
 })  # fmt: skip
 """Options of `sumwire-lab run` that a simulation understands."""
 
@@ -149,7 +150,7 @@ def of_run(run: RunOptions) -> SimulateOptions:
     systems = tuple(f"{name}@server" if at_server and parse(name).switched else name for name in run.systems)
     return SimulateOptions(
         systems=systems, model=run.train.task, fabric=fabric, costs=switch, cores=LAB_CORES,
-        seed=run.train.seed, control=link.control, steps=run.train.max_steps or 1,
+        rank=run.train.rank, seed=run.train.seed, control=link.control, steps=run.train.max_steps or 1,
         buffer_mb=BUFFER_MB if run.train.buffer_mb is None else run.train.buffer_mb,
     )  # fmt: skip
 

@@ -4,23 +4,26 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
+from sumwire.lowrank.fusion import Phase
 
 from sumwire_lab.errors import OptionError
 from sumwire_lab.options.fields import one_of
+from sumwire_lab.options.priority_lanes import MARK_SHARE, LanedOptions
 from sumwire_lab.options.recipes import TASKS
-from sumwire_lab.options.simulate_options import FLOWS, SimulateOptions
+from sumwire_lab.options.simulate_options import FLOWS, ORDERS, SimulateOptions
 from sumwire_lab.simulate import flows, memory, packets
 from sumwire_lab.simulate.costs import COSTS, Costs, costs_of
 from sumwire_lab.simulate.native import NONE
 from sumwire_lab.simulate.network import Queues
 from sumwire_lab.simulate.systems import System, system_of
-from sumwire_lab.simulate.workloads import WORKLOADS, Bucket, Workload, buckets, workload_of
+from sumwire_lab.simulate.workloads import WORKLOADS, Bucket, Workload, buckets, low_rank_buckets, workload_of
 from sumwire_lab.study.study import Column
 
 COLUMNS: Final = (
@@ -41,9 +44,11 @@ _SLOW_BYTES: Final = 24
 
 
 def check(options: SimulateOptions) -> None:
-    """Raise OptionError for a system, a model or costs that nobody knows."""
+    """Raise OptionError for a system, a model or costs that nobody knows, or that the engine does not."""
     for name in options.systems:
-        system_of(name)
+        system = system_of(name)
+        if system.tagged:
+            _tagged(options, system)
     one_of(tuple(WORKLOADS)).check("model", options.model)
     one_of(COSTS).check("costs", options.costs)
 
@@ -86,17 +91,53 @@ def _buckets(options: SimulateOptions, work: Workload) -> tuple[Bucket, ...]:
     return buckets(work, options.buffer_mb, options.buffer_mb if options.model in TASKS else None)
 
 
+def _sent(options: SimulateOptions, system: System, work: Workload) -> list[tuple[Bucket, ...]]:
+    """Return the buckets of a step, of each kind of step where they take turns."""
+    if system.low_rank is None:
+        return [_buckets(options, work)]
+    p, q = (low_rank_buckets(work, options.rank, phase) for phase in Phase)
+    if system.low_rank == "in turn":
+        return [p, q]
+    return [tuple(replace(one, ready_s=work.backward_s) for one in (*p, *q))]
+
+
 def _measured(options: SimulateOptions, system: System, work: Workload, say: Callable[[str], None]) -> dict[str, Any]:
+    if system.tagged:
+        options = _tagged(options, system)
     if options.engine == FLOWS:
-        return _by_flows(options, system, work)
-    return _by_packets(options, system, work, _Progress(system.name, say))
+        found = [_by_flows(options, system, work, sent) for sent in _sent(options, system, work)]
+    else:
+        progress = _Progress(system.name, say)
+        found = [_by_packets(options, system, work, sent, progress) for sent in _sent(options, system, work)]
+    return {column.name: _both(column, [one[column.name] for one in found]) for column in COLUMNS}
 
 
-def _by_flows(options: SimulateOptions, system: System, work: Workload) -> dict[str, Any]:
+def _tagged(options: SimulateOptions, system: System) -> SimulateOptions:
+    """Return the options with what DLCP does where they say nothing: the lab's lanes and marks, priorities in queues,
+    and early forward passes. Raises OptionError for engine=flows."""
+    if options.engine == FLOWS:
+        raise OptionError(f"systems={system.name}: engine=flows knows no lanes; take --engine packets")
+    return replace(
+        options,
+        lanes=LanedOptions().lanes if options.lanes == 1 else options.lanes,
+        early_forward=options.steps > 1,
+        limited=True,
+        order="levels" if options.order == ORDERS[0] else options.order,
+        mark_bytes=int(MARK_SHARE * options.fabric.queue_bytes) if options.mark_bytes is None else options.mark_bytes,
+    )
+
+
+def _both(column: Column, values: Sequence[Any]) -> Any:
+    """Return a column's value of steps that take turns: the mean, of counts the sum, and the first text."""
+    if column.kind is str or None in values:
+        return values[0]
+    return sum(values) if column.kind is int else math.fsum(values) / len(values)
+
+
+def _by_flows(options: SimulateOptions, system: System, work: Workload, sent: Sequence[Bucket]) -> dict[str, Any]:
     if options.fabric.loss and system.op is None:
         rule = f"engine=flows does not know what losses do to system={system.name}"
         raise OptionError(f"loss={options.fabric.loss:g}: {rule}; take --engine packets")
-    sent = _buckets(options, work)
     found = flows.step(
         options.fabric, system, work, _costs(options, system), options.slots, sent=sent, seed=options.seed
     )
@@ -113,9 +154,11 @@ def _by_flows(options: SimulateOptions, system: System, work: Workload) -> dict[
     }
 
 
-def _by_packets(options: SimulateOptions, system: System, work: Workload, progress: _Progress) -> dict[str, Any]:
+def _by_packets(
+    options: SimulateOptions, system: System, work: Workload, sent: Sequence[Bucket], progress: _Progress
+) -> dict[str, Any]:
     passes = packets.Passes(
-        work.forward_s, work.backward_s, _buckets(options, work),
+        work.forward_s, work.backward_s, sent,
         packets.slowness(options.slow, options.steps, options.fabric.workers, options.seed), options.lanes,
         options.early_forward,
     )  # fmt: skip

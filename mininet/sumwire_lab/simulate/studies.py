@@ -8,14 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from sumwire.lowrank.fusion import Phase
-
 from sumwire_lab.options.fields import one_of
 from sumwire_lab.options.simulate_options import FLOWS, PACKETS, SimulateOptions, with_values
-from sumwire_lab.simulate import flows, measure, slots
-from sumwire_lab.simulate.costs import Costs
-from sumwire_lab.simulate.systems import system_of
-from sumwire_lab.simulate.workloads import low_rank_buckets, workload_of
+from sumwire_lab.simulate import measure, slots
 from sumwire_lab.study.figures import Figure
 from sumwire_lab.study.study import Column, Context, Study, grid
 
@@ -155,46 +150,23 @@ def _jobs() -> Study:
 # passes: what they have of communication is little.
 _RANKS: Final = {"resnet50": 4, "resnet152": 4, "bert-base": 32, "bert-large": 32}
 _PASSES_S: Final = {"resnet50": 0.248, "resnet152": 0.316, "bert-base": 0.193, "bert-large": 0.245}
-_METHODS: Final = ("S-SGD", "Power-SGD", "ACP-SGD")
+_METHODS: Final = {"S-SGD": "gloo", "Power-SGD": "powersgd", "ACP-SGD": "acp@group"}
 _GBIT: Final = 1e9
-
-
-def low_rank(case: Case) -> dict[str, float]:
-    """Return seconds of a step of S-SGD, Power-SGD or ACP-SGD by gloo's ring.
-
-    Power-SGD sends P and then Q after the backward pass. ACP-SGD sends one of them in turns, during it.
-    """
-    options = with_values(SimulateOptions(), {name: case[name] for name in ("workers", "levels", "rate-bit-s")})
-    work, ring, costs = workload_of(case["model"]).taking(_PASSES_S[case["model"]]), system_of("gloo"), Costs()
-    rank = _RANKS[case["model"]]
-    if case["method"] == "S-SGD":
-        return {"step_s": flows.step(options.fabric, ring, work, costs).seconds}
-    sent = {phase: low_rank_buckets(work, rank, phase) for phase in Phase}
-    made = [flows.step(options.fabric, ring, work, costs, sent=sent[phase]) for phase in Phase]
-    if case["method"] == "ACP-SGD":
-        return {"step_s": sum(one.seconds for one in made) / 2}
-    return {"step_s": work.forward_s + work.backward_s + sum(one.exchange_s for one in made)}
 
 
 def _acp() -> Study:
     shapes = {8: "8", 16: "16", 32: "32", 64: "32,2"}
     cases = [
-        {
-            "model": model,
-            "workers": workers,
-            "levels": levels,
-            "rate-bit-s": rate * _GBIT,
-            "method": method,
-        }
-        for model in _RANKS
+        {_LABEL: method, "engine": FLOWS, "systems": system, "model": model, "rank": rank,
+         "passes-s": _PASSES_S[model], "workers": workers, "levels": levels, "rate-bit-s": rate * _GBIT}
+        for model, rank in _RANKS.items()
         for workers, levels in shapes.items()
         for rate in (1, 10, 25, 100)
-        for method in _METHODS
-    ]
-    figure = Figure("rate-bit-s", "step_s", by="method", panel="model", log_x=True, log_y=True, x_label="links (bit/s)",
+        for method, system in _METHODS.items()
+    ]  # fmt: skip
+    figure = Figure("rate-bit-s", "step_s", by=_LABEL, panel="model", log_x=True, log_y=True, x_label="links (bit/s)",
                     y_label="step (s)")  # fmt: skip
-    return Study("simulate-acp", "S-SGD, Power-SGD and ACP-SGD by rings of 8 to 64 workers", cases, low_rank,
-                 (Column("step_s", "a step", "s"),), figures=(figure,))  # fmt: skip
+    return _study("acp", "S-SGD, Power-SGD and ACP-SGD by rings of 8 to 64 workers", cases, figure)
 
 
 NAMED: Final[Mapping[str, Callable[[], Study]]] = {

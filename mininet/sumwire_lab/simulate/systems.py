@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from sumwire.systems import TABLE
-from sumwire.systems.cost import TCP_FRAME, TCP_PAYLOAD, InFields, InPackets
+from sumwire.systems.cost import EVERY_VALUE, TCP_FRAME, TCP_PAYLOAD, InFields, InPackets
 from sumwire.systems.spec import SWITCH
 from sumwire_protocol import constants as p4
 from sumwire_protocol.ops import JUMBO, MAX32, ONE_TRIP_CHUNKS, SUM32, THC, Op, Payload
@@ -25,6 +25,8 @@ from sumwire_lab.options.fields import one_of
 from sumwire_lab.options.run_options import JUMBO_MTU
 
 Way = Literal["switch", "server", "ring", "halving-doubling", "parameter server"]
+LowRank = Literal["in turn", "both"]
+"""Factors P and Q of a matrix: one a step, during the backward pass (ACP-SGD), or P and then Q after it (Power-SGD)."""
 _SHORT_FRAME: Final = TCP_FRAME - TCP_PAYLOAD
 
 
@@ -33,7 +35,8 @@ class System:
     """One system. ``way``: who sums. ``fields``: values in an element of SUM32. ``wide``: THC whose sums have 16 bits,
     with half the values a packet, so that a slot keeps its 8 words; there is no such op yet. ``parts``: a packet has so
     small a part of the op's values. ``late``: sends nothing before the backward pass has ended, as one exchange.
-    ``value_bytes``: of a value in an all-reduce among hosts."""
+    ``value_bytes``: of a value in an all-reduce among hosts. ``low_rank``: which factors it sends instead.
+    ``tagged``: with lanes and priorities, in the engine of packets."""
 
     name: str
     way: Way
@@ -43,6 +46,8 @@ class System:
     parts: int = 1
     late: bool = False
     value_bytes: float = 4.0
+    low_rank: LowRank | None = None
+    tagged: bool = False
 
     @property
     def asks(self) -> bool:
@@ -135,12 +140,14 @@ def _switched(name: str) -> System:
     spec = TABLE[name]
     cost = spec.routes[SWITCH].cost
     assert isinstance(cost, InPackets), name
+    low_rank: LowRank | None = None if cost.carried is EVERY_VALUE else "in turn"
     return System(
         name,
         "switch",
         op=cost.op,
         fields=cost.fields if isinstance(cost, InFields) else 1,
-        late=spec.acts == "optimizer",
+        late=spec.acts == "optimizer" and low_rank is None,
+        low_rank=low_rank,
     )
 
 
@@ -149,11 +156,14 @@ _TOFINO: Final = 16
 
 
 def _all() -> dict[str, System]:
-    switched = [_switched(name) for name in ("thc", "thc-wide", "sum32", "marsit", "vote")]
+    switched = [_switched(name) for name in ("thc", "thc-wide", "sum32", "marsit", "vote", "acp", "acp-thc")]
     switched += [replace(switched[0], name="thc-16", wide=True), replace(switched[0], name="thc-tofino", parts=_TOFINO)]
+    switched.append(replace(switched[0], name="dlcp", tagged=True))
     among_hosts = [
         System("gloo", "ring"),
         System("fp16", "ring", value_bytes=2.0),
+        System("powersgd", "ring", low_rank="both"),
+        System("acp@group", "ring", low_rank="in turn"),
         System("halving-doubling", "halving-doubling"),
         System("parameter-server", "parameter server"),
     ]

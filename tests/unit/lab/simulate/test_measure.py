@@ -7,18 +7,22 @@ from __future__ import annotations
 import re
 import shlex
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
 from helpers.docs import pages
+from sumwire.lowrank.fusion import Phase, make_plan
 from sumwire_lab.cli import main
 from sumwire_lab.errors import OptionError
+from sumwire_lab.network.control_plane import thresholds
 from sumwire_lab.options.fabric import Fabric
 from sumwire_lab.options.run_options import LinkOptions, RunOptions
 from sumwire_lab.options.simulate_options import FLOWS, LAB_CORES, PACKETS, SimulateOptions, of_run, with_values
 from sumwire_lab.run.grid import check, load, simulated, train
 from sumwire_lab.simulate import measure, network
 from sumwire_lab.simulate.systems import SYSTEMS
+from sumwire_lab.simulate.workloads import workload_of
 from sumwire_lab.study.study import Context
 
 SMALL: dict[str, Any] = {"model": "digits", "workers": 4, "rate-bit-s": 1e8}
@@ -30,8 +34,9 @@ def options(**more: Any) -> SimulateOptions:
 
 @pytest.mark.parametrize("engine", [PACKETS, FLOWS])
 def test_both_engines_measure_every_system(engine: str) -> None:
-    rows = measure.rows(options(engine=engine, systems=",".join(SYSTEMS), costs="soft"))
-    assert [row["system"] for row in rows] == list(SYSTEMS)
+    names = [name for name, system in SYSTEMS.items() if engine == PACKETS or not system.tagged]
+    rows = measure.rows(options(engine=engine, systems=",".join(names), costs="soft"))
+    assert [row["system"] for row in rows] == names
     for row in rows:
         assert 0 < row["comm_s_per_step"] <= row["step_s"] * 1.001, row
         assert row["wire_bytes_per_step"] > 0
@@ -59,6 +64,60 @@ def test_workers_that_vary_are_waited_for() -> None:
         calm = measure.rows(options(engine=engine, systems="thc", passes_s=0.1))[0]["step_s"]
         slow = measure.rows(options(engine=engine, systems="thc", passes_s=0.1, slow=0.3, steps=5))[0]["step_s"]
         assert slow > calm
+
+
+@pytest.mark.parametrize("engine", [PACKETS, FLOWS])
+def test_low_rank_systems_send_factors(engine: str) -> None:
+    """Power-SGD sends both in a step, ACP-SGD one of them; a ring's bytes are those of its numbers."""
+    given: dict[str, Any] = {"engine": engine, "passes_s": 0.1}
+    ring, both, one, packed, fine = (
+        measure.rows(options(systems=system, **given, **more))[0]
+        for system, more in (("gloo", {}), ("powersgd", {}), ("acp@group", {}), ("acp", {}), ("acp@group", {"rank": 8}))
+    )
+    plan = make_plan([layer.shape for layer in workload_of("digits").layers], 4, min_compression=0.0)
+    sent = [plan.sent_bytes(phase) for phase in Phase]
+    values = ring["wire_bytes_per_step"] / plan.dense_bytes
+    assert one["wire_bytes_per_step"] == pytest.approx(values * fmean(sent), rel=0.02)
+    assert both["wire_bytes_per_step"] == pytest.approx(values * sum(sent), rel=0.02)
+    assert one["step_s"] < both["step_s"] < ring["step_s"]
+    assert one["wire_bytes_per_step"] * 1.5 < fine["wire_bytes_per_step"]
+    assert packed["step_s"] != one["step_s"]
+
+
+def test_power_sgd_begins_after_the_backward_pass() -> None:
+    both, one = (
+        measure.rows(options(systems=name, engine=FLOWS, model="bert-base", rank=64, passes_s=0.3))[0]
+        for name in ("powersgd", "acp@group")
+    )
+    assert both["step_s"] == pytest.approx(0.3 + both["comm_s_per_step"])
+    assert one["step_s"] < 0.3 + one["comm_s_per_step"]
+
+
+def test_dlcp_is_thc_with_lanes_marks_and_priorities() -> None:
+    given: dict[str, Any] = {"model": "text", "rate_bit_s": 2.5e8, "passes_s": 0.02, "steps": 3, "buffer_mb": 1.0,
+                             "queue_bytes": 100_000}  # fmt: skip
+    marks = thresholds(given["queue_bytes"])["mark_bytes"]
+    spelled: dict[str, Any] = {
+        "lanes": 4,
+        "early_forward": True,
+        "limited": True,
+        "order": "levels",
+        "mark_bytes": marks,
+    }
+    named, thc, plain = (
+        measure.rows(options(systems=name, **given, **more))[0]
+        for name, more in (("dlcp", {}), ("thc", spelled), ("thc", {}))
+    )
+    assert {**named, "system": "thc"} == thc
+    assert named["step_s"] != plain["step_s"]
+
+
+def test_flows_know_no_lanes() -> None:
+    told = "systems=dlcp: engine=flows knows no lanes; take --engine packets"
+    with pytest.raises(OptionError, match=told):
+        measure.check(options(systems="thc,dlcp", engine=FLOWS))
+    with pytest.raises(OptionError, match=told):
+        measure.rows(options(systems="dlcp", engine=FLOWS))
 
 
 # -- options of a run --------------------------------------------------------------------------------------

@@ -57,7 +57,7 @@ def test_every_study_is_on_the_page_with_its_picture(name: str) -> None:
 def test_s_sgd_takes_as_long_as_the_paper_says() -> None:
     """Passes are the paper's times of ACP-SGD, so those are no result."""
     seconds = {
-        (model, method): only("acp", "step_s", model=model, workers=32, rate_bit_s=1e10, method=method)
+        (model, method): only("acp", "step_s", model=model, workers=32, rate_bit_s=1e10, what=method)
         for model in ("resnet50", "resnet152", "bert-base", "bert-large")
         for method in ("S-SGD", "Power-SGD", "ACP-SGD")
     }
