@@ -153,7 +153,8 @@ def ready(work: Path) -> Path:
     """An environment's folder of commands, with the harness's packages and the soft switch's distribution. Raises
     AbsentError."""
     python = python_with("p4runtime-shell", _SHELL, *_PACKAGES)
-    wheel = build_switch_wheel(work)
+    shutil.rmtree(work / "wheel", ignore_errors=True)
+    wheel = build_switch_wheel(work / "wheel")
     run([str(python), "-I", "-m", "pip", "install", "--quiet", "--no-deps", "--force-reinstall", str(wheel)], work)
     where = "import sysconfig; print(sysconfig.get_path('purelib'))"
     packages = Path(run([str(python), "-I", "-c", where], work).strip())
