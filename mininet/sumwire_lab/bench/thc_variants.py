@@ -232,11 +232,11 @@ def train_variant(
     momentum = 0.0 if within else MOMENTUM
     optimizer = torch.optim.SGD(network.parameters(), lr=LEARNING_RATE, momentum=momentum, nesterov=not within)
     for step in range(steps):
-        x = _gradients(network, samples, _batches(samples, workers, batch, seed, step))
+        x = gradients(network, samples, batches(samples, workers, batch, seed, step))
         mean = x.mean(dim=0) if through is None else through.mean(x, step)
         for group in optimizer.param_groups:
             group["lr"] = LEARNING_RATE * learning_rate_factor(step, steps)
-        _apply(network, optimizer, mean)
+        apply(network, optimizer, mean)
     score = workload.score(network, samples)
     return VariantScore(score.accuracy, score.bits, through.nmse if isinstance(through, _Thc) else None)
 
@@ -276,16 +276,16 @@ def _baseline(name: str, sizes: list[int], steps_per_pass: int, draws: torch.Gen
     return made[name]()
 
 
-def _batches(samples: Samples, workers: int, batch: int, seed: int, step: int) -> list[Tensor]:
-    """Numbers of the samples that each worker has in a step."""
+def batches(samples: Samples, workers: int, batch: int, seed: int, step: int) -> list[Tensor]:
+    """Return the numbers of the samples that each worker has in a step."""
     count = len(samples.train_x)
     return [
         digits_data.batch_indices(count, seed, step, rank=rank, workers=workers, batch=batch) for rank in range(workers)
     ]
 
 
-def _gradients(network: torch.nn.Module, samples: Samples, batches: list[Tensor]) -> Tensor:
-    """Every worker's gradient, a row each."""
+def gradients(network: torch.nn.Module, samples: Samples, batches: list[Tensor]) -> Tensor:
+    """Return every worker's gradient, a row each."""
     rows = []
     for chosen in batches:
         loss = workload.loss(network, samples.train_x[chosen], samples.train_y[chosen])
@@ -293,7 +293,8 @@ def _gradients(network: torch.nn.Module, samples: Samples, batches: list[Tensor]
     return torch.stack(rows)
 
 
-def _apply(network: torch.nn.Module, optimizer: torch.optim.Optimizer, gradient: Tensor) -> None:
+def apply(network: torch.nn.Module, optimizer: torch.optim.Optimizer, gradient: Tensor) -> None:
+    """Make the optimizer's step with a flat gradient of all parameters."""
     place = 0
     for parameter in network.parameters():
         parameter.grad = gradient[place : place + parameter.numel()].view_as(parameter).clone()

@@ -30,12 +30,25 @@ _ADDED: Final = (
     ("    optimizer = torch.optim.SGD", "    job = sumwire.init(aggregator='rank0')"),
     ("    job = sumwire.init", "    model.register_comm_hook(sumwire.DdpState(job), sumwire.ddp_hook)"),
 )
+_SIGNS: Final = (
+    (_ADDED[0][0], "from sumwire_lab.experiments import signs_alone"),
+    (_ADDED[1][0], "    model.register_comm_hook(None, signs_alone.hook)"),
+)
 
 
 def with_sumwire(plain: str) -> str:
     """Return the script with the three added lines."""
+    return _with(_ADDED, plain)
+
+
+def with_signs(plain: str) -> str:
+    """Return the script with the hook of :mod:`sumwire_lab.experiments.signs_alone`, which is known to be bad."""
+    return _with(_SIGNS, plain)
+
+
+def _with(wanted: Sequence[tuple[str, str]], plain: str) -> str:
     lines = plain.splitlines()
-    for words, added in _ADDED:
+    for words, added in wanted:
         [place] = [number for number, line in enumerate(lines) if line.startswith(words)]
         lines.insert(place + 1, added)
     return "\n".join(lines) + "\n"
@@ -52,9 +65,9 @@ def measured(seeds: Sequence[int], epochs: int = EPOCHS) -> dict[str, Any]:
     plain = PLAIN.read_text()
     changed = with_sumwire(plain)
     with tempfile.TemporaryDirectory() as folder:
-        scripts = {"gloo": Path(folder, "plain.py"), "sumwire": Path(folder, "changed.py")}
-        scripts["gloo"].write_text(plain)
-        scripts["sumwire"].write_text(changed)
+        scripts = {name: Path(folder, f"{name}.py") for name in ("gloo", "sumwire", "signs")}
+        for name, text in zip(scripts, (plain, changed, with_signs(plain)), strict=True):
+            scripts[name].write_text(text)
         accuracies: dict[str, list[float]] = {name: [] for name in scripts}
         for seed in seeds:
             for name, script in scripts.items():

@@ -278,6 +278,7 @@ def measured(kills: int, seed: int = 1) -> dict[str, Any]:
         "equal": len({told["parameters"] for told in ends}) == 1 and {told["end"] for told in ends} == {steps},
         "accuracy": ends[0]["accuracy"],
         "uninterrupted": uninterrupted(steps),
+        "until_first": uninterrupted(_STEPS_APART),
     }
 
 

@@ -53,11 +53,13 @@ _Answer = TypeVar("_Answer")
 RANKS: Final = 4
 EVERY: Final = 20
 PRECISIONS: Final[tuple[Precision, ...]] = ("exact", "4bit", "1bit")
-# How gradients and parameters travel: a name, and what `attach` is told; None for gloo.
+BAD: Final = "1 bit, no error feedback"
+# How gradients and parameters travel: a name, and what `attach` is told; None for gloo. BAD is known to be bad.
 WAYS: Final[dict[str, dict[str, Any] | None]] = {
     "gloo": None,
     "4bit": {},
     "4bit, parameters 8bit": {"parameters": "8bit"},
+    BAD: {"precision": "1bit", "error_feedback": False},
 }
 _WIDTH: Final = 64
 _BATCH: Final = 8
@@ -205,7 +207,7 @@ def sharded_losses(steps: int, seeds: Sequence[int]) -> dict[str, list[float]]:
 
     return _in_a_job(
         lambda job: {name: [trained(job, options, seed) for seed in seeds] for name, options in WAYS.items()},
-        ("thc", "max32", "sum32"),
+        ("thc", "max32", "sum32", "sign"),
     )
 
 

@@ -52,6 +52,13 @@ def holds(label: str, value: Any, target: str, verdict: bool, why: str = "") -> 
     return Check(label, value, target, verdict, why)
 
 
+def must_fail(variant: str, check: Check) -> Check:
+    """Return the check of a variant that is known to be bad. ``check``: the row's own, of the variant's value. It holds
+    if that one does not, so that the row can tell."""
+    verdict = None if check.holds is None else not check.holds
+    return Check(f"{check.check}; {variant}, known to be bad", check.value, f"not: {check.target}", verdict, check.why)
+
+
 def reported(label: str, value: Any, measured: bool | None = None) -> Check:
     """Return a check of a value without a target. It holds if the value was measured; by default, if it is not None."""
     return Check(label, value, "reported", value is not None if measured is None else measured)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Final
 
 import sumwire_controller
@@ -17,6 +18,7 @@ import yaml
 from sumwire.dlcp.tags import LayerMagnitude, check_priorities
 from sumwire.transport.options import Delivery
 
+from sumwire_lab.experiments import signs_alone
 from sumwire_lab.experiments.contention import run_contention
 from sumwire_lab.experiments.overload import LOAD, Overload, run_overload
 from sumwire_lab.experiments.spines import HASH, ONE, SLOT, Failover, Spread, run_failover, run_spines
@@ -25,9 +27,9 @@ from sumwire_lab.network import fabric as fabrics
 from sumwire_lab.options.conditions import Conditions, OfHost
 from sumwire_lab.options.priority_lanes import DegradeOptions, LanedOptions
 from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
-from sumwire_lab.study.check import Check, at_least, at_most, equal, holds, reported
+from sumwire_lab.study.check import Check, at_least, at_most, equal, holds, must_fail, reported
 from sumwire_lab.system.congestion_control import available
-from sumwire_lab.verify.plan import ACCURACY_GAP_MAX, ROUNDING, Experiments, Verification, needs_bmv2
+from sumwire_lab.verify.plan import ACCURACY_GAP_MAX, ROUNDING, Experiments, Verification, needs_bmv2, target_check
 
 FIRST_SHARE_MIN: Final = 0.95
 CONTENTION_MIN: Final = 1.5
@@ -103,18 +105,22 @@ def replicas_check(label: str, entry: Mapping[str, Any]) -> Check:
     return holds(f"{label}: replicas", same, "bit-equal on all workers, no fall-back", same and not fallbacks)
 
 
-def lossy_checks(label: str, clean: Mapping[str, Any], loss: Mapping[str, Any], most: float) -> list[Check]:
-    """Compare a training without loss and one with it: tail of the communication time per step, and accuracy."""
+def lossy_checks(
+    label: str, clean: Mapping[str, Any], loss: Mapping[str, Any], most: float, known_bad: float
+) -> list[Check]:
+    """Compare a training without loss and one with it: tail of the communication time per step, and accuracy.
+    ``known_bad``: the accuracy of `signs_alone`."""
     value = loss["comm_s_per_step_p99"] / clean["comm_s_per_step_p99"]
-    gap = abs(loss["accuracy"] - clean["accuracy"])
+
+    def close(accuracy: float) -> Check:
+        found = [accuracy, clean["accuracy"]]
+        near = abs(accuracy - clean["accuracy"]) <= ACCURACY_GAP_MAX + ROUNDING
+        return holds(f"{label}: test accuracy, with loss and without", found, "within 0.5 points", near)
+
     return [
         at_most(f"{label}: p99 of communication per step, with loss / without", value, most),
-        holds(
-            f"{label}: test accuracy, with loss and without",
-            [loss["accuracy"], clean["accuracy"]],
-            "within 0.5 points",
-            gap <= ACCURACY_GAP_MAX + ROUNDING,
-        ),
+        close(loss["accuracy"]),
+        must_fail(signs_alone.NAME, close(known_bad)),
         replicas_check(f"{label}, with loss", loss),
         replicas_check(f"{label}, without", clean),
     ]
@@ -127,18 +133,19 @@ def straggler_checks(healthy: Mapping[str, Any], slowed: Mapping[str, Any]) -> l
     return [at_most(f"{label}: step time / the healthy run's", ratio, STRAGGLER_MAX), replicas_check(label, slowed)]
 
 
-def trimming_checks(cut: Mapping[str, float], dropped: Mapping[str, float]) -> list[Check]:
+def trimming_checks(cut: Mapping[str, float], dropped: Mapping[str, float], known_bad: float) -> list[Check]:
     """Check NMSE and accuracy when some packets are trimmed to half their planes, against dropping the same packets and
-    counting them as zeros. Keys of both arguments: ``nmse``, ``accuracy``."""
+    counting them as zeros. Keys of both: ``nmse``, ``accuracy``. ``known_bad``: the accuracy of `signs_alone`."""
     label = "20 % of packets cut to half their planes against dropped"
+
+    def more(accuracy: float) -> Check:
+        found = [accuracy, dropped["accuracy"]]
+        return holds(f"{label}: test accuracy", found, "more", accuracy > dropped["accuracy"])
+
     return [
         holds(f"{label}: NMSE", [cut["nmse"], dropped["nmse"]], "less", cut["nmse"] < dropped["nmse"]),
-        holds(
-            f"{label}: test accuracy",
-            [cut["accuracy"], dropped["accuracy"]],
-            "more",
-            cut["accuracy"] > dropped["accuracy"],
-        ),
+        more(cut["accuracy"]),
+        must_fail(signs_alone.NAME, more(known_bad)),
     ]
 
 
@@ -237,7 +244,9 @@ def _overload_on_bmv2(v: Verification) -> list[Check]:
 
 def _lossy(label: str, laned: LanedOptions, most: float, v: Verification) -> list[Check]:
     clean = RunOptions(switch="soft", systems=DLCP, link=LINK, train=TRAIN, laned=laned)
-    return lossy_checks(label, v.entry(clean), v.entry(replace(clean, conditions=LOSS)), most)
+    return lossy_checks(
+        label, v.entry(clean), v.entry(replace(clean, conditions=LOSS)), most, signs_alone.accuracy(TRAIN)
+    )
 
 
 def _straggler(v: Verification) -> list[Check]:
@@ -249,7 +258,8 @@ def _straggler(v: Verification) -> list[Check]:
 def _trimming(v: Verification) -> list[Check]:
     """One run trims some packets, another one drops them."""
     cut, dropped = _degraded("trim", v), _degraded("drop", v)
-    return [*trimming_checks(_mean(cut), _mean(dropped)), *(replicas_check("cut", one) for one in cut)]
+    known_bad = fmean(signs_alone.accuracy(replace(TRIM_TRAIN, seed=seed)) for seed in TRIM_SEEDS)
+    return [*trimming_checks(_mean(cut), _mean(dropped), known_bad), *(replicas_check("cut", one) for one in cut)]
 
 
 def _degraded(mode: str, v: Verification) -> list[dict[str, Any]]:
@@ -279,7 +289,7 @@ def _congested(v: Verification) -> list[Check]:
         conditions=CONGESTED,
         laned=BOUNDED,
     )
-    return congested_checks(v.summary(options)["systems"])
+    return [*congested_checks(v.summary(options)["systems"]), target_check("background TCP", CONGESTED_TRAIN)]
 
 
 EXPERIMENTS: Final[Experiments] = {

@@ -9,16 +9,19 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from sumwire_lab.experiments import signs_alone
 from sumwire_lab.faults import disturbed, repeated_runs, resumed, wrong_setups
 from sumwire_lab.faults.cases import FaultOutcome, carry_out
 from sumwire_lab.faults.rows import ROWS, measure_case
+from sumwire_lab.faults.testbed import WORKERS
 from sumwire_lab.network.topology import require_tools
 from sumwire_lab.options.verify_options import present
-from sumwire_lab.study.check import Check, absent, holds
+from sumwire_lab.study.check import Check, absent, holds, must_fail
 from sumwire_lab.study.experiment import new_folder
 from sumwire_lab.study.study import place_of
 from sumwire_lab.verify.plan import ACCURACY_GAP_MAX, ROUNDING, WHY_ABSENT, Experiments, Verification
@@ -254,6 +257,17 @@ def _accuracy(account: Record, other: Record, whose: str) -> list[str]:
     return []
 
 
+def known_bad_check(row: str, outcomes: Sequence[FaultOutcome], known_bad: float) -> Check:
+    """Check that a row about accuracy can tell. ``known_bad``: the accuracy of `signs_alone`."""
+    good = [
+        one.record[resumed.BASELINE] if row == resumed.OVERFLOW_ROW else one.record
+        for one in outcomes
+        if one.error is None and one.case.variant in (resumed.WHOLE, resumed.ONE, resumed.ALL)
+    ]
+    said = _accuracy({"ends": [{"accuracy": known_bad}]}, good[0], "the good one's") if good else []
+    return must_fail(signs_alone.NAME, holds(LABELS[row], said, "accuracy within 0.5 points", not said))
+
+
 def _final(account: Record) -> float | None:
     end = account["ends"][0]
     return None if end is None else float(end["accuracy"])
@@ -272,6 +286,10 @@ def _row(row: str, v: Verification) -> list[Check]:
     ]
     if all(check.holds is not False for check in checks):
         shutil.rmtree(folder)
+    if row in _TRAINED and outcomes:
+        train, steps = _TRAINED[row]
+        whole = replace(train, epochs=steps, max_steps=steps)
+        checks.append(known_bad_check(row, outcomes, signs_alone.accuracy(whole, WORKERS)))
     return checks
 
 
@@ -285,5 +303,10 @@ def _judged(row: str, switch: str, outcomes: list[FaultOutcome], folder: Path, t
     return row_check(row, switch, outcomes)
 
 
+# What the rows about accuracy train, and for how many steps.
+_TRAINED: Final = {
+    resumed.TORCHRUN_ROW: (resumed.RESTARTED, resumed.RESTARTED_STEPS),
+    resumed.OVERFLOW_ROW: (resumed.OVERFLOWING, resumed.OVERFLOW_STEPS),
+}
 EXPERIMENTS: Final[Experiments] = {row: partial(_row, row) for row in ROWS}
 """Experiments by row. Each runs all switches and seeds of its row side by side."""

@@ -15,7 +15,7 @@ from sumwire_lab.options.recipes import BASELINE, BASELINES, DIGITS, DIGITS_CNN,
 from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
 from sumwire_lab.run.results import fastest
 from sumwire_lab.study.check import Check, holds, reported
-from sumwire_lab.verify.plan import Experiments, Verification
+from sumwire_lab.verify.plan import Experiments, Verification, target_check
 
 SYSTEMS: Final = (
     BASELINE, "fp16", "powersgd", "powersgd1", "powersgd4", "naive4", "thc", "acp", "ef-sign", "marsit-adaptive",
@@ -69,7 +69,8 @@ def _measure(name: str, mbit: float, v: Verification) -> list[Check]:
         for system, entry in summary["systems"].items():
             times[system].append(entry["time_to_target_s"])
     least = RATIO_MIN if mbit <= SLOW_MBIT else None
-    return checks(f"{name}, {mbit:g} Mbit/s", task.target, times, least)
+    where = f"{name}, {mbit:g} Mbit/s"
+    return [*checks(where, task.target, times, least), target_check(where, TrainOptions.of(task.name))]
 
 
 EXPERIMENTS: Final[Experiments] = {

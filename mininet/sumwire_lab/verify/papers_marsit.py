@@ -13,7 +13,7 @@ from sumwire.codec.sign import MOMENTUM
 
 from sumwire_lab.experiments import closed_forms, digits_accuracy, marsit_tasks
 from sumwire_lab.experiments.digits_accuracy import EPOCHS, Training
-from sumwire_lab.study.check import Check, at_least, at_most, holds, reported
+from sumwire_lab.study.check import Check, at_least, at_most, holds, must_fail, reported
 from sumwire_lab.verify.plan import ROOT, ROUNDING, Experiments, Verification
 
 README_MIN: Final = 0.96
@@ -129,10 +129,15 @@ def _periods(inner: str, v: Verification) -> list[Check]:
 
 
 def _tasks(v: Verification) -> list[Check]:
-    return [
-        task_check(name, task.by_rule(v.options.seeds, _epochs(v)), published_fails=task.published_fails)
-        for name, task in marsit_tasks.TASKS.items()
-    ]
+    seeds, epochs, checks = v.options.seeds, _epochs(v), []
+    for name, task in marsit_tasks.TASKS.items():
+        found = task.by_rule(seeds, epochs)
+        checks.append(task_check(name, found, published_fails=task.published_fails))
+        if not task.published_fails:
+            bad = task.accuracies(digits_accuracy.marsit(marsit_tasks.INNER, 100, **BAD), seeds, epochs)
+            kept = {marsit_tasks.SSGD: found[marsit_tasks.SSGD], SMALL_STEP: bad}
+            checks.append(must_fail(SMALL_STEP, task_check(name, kept, published_fails=False)))
+    return checks
 
 
 def _matching(_: Verification) -> list[Check]:

@@ -27,12 +27,14 @@ from nativelib import programs
 from sumwire_lab.bench.benchmark import Bench, Rows
 from sumwire_lab.bench.codec_time import THC_TARGETS_MS
 from sumwire_lab.errors import LabError
+from sumwire_lab.experiments import signs_alone
 from sumwire_lab.network.switches import BMV2
 from sumwire_lab.options.bench_options import AGGREGATOR_SLOTS
-from sumwire_lab.options.run_options import RunOptions
+from sumwire_lab.options.recipes import TASKS
+from sumwire_lab.options.run_options import RunOptions, TrainOptions
 from sumwire_lab.run.results import ratio
 from sumwire_lab.run.training_run import run
-from sumwire_lab.study.check import Check, absent, at_least, at_most, holds
+from sumwire_lab.study.check import Check, absent, at_least, at_most, holds, must_fail
 from sumwire_lab.study.experiment import Say
 
 
@@ -293,8 +295,22 @@ def speed(summary: dict[str, Any], label: str) -> list[Check]:
     ]
 
 
-def accuracy(label: str, thc: dict[str, Any], gloo: dict[str, Any]) -> Check:
-    """Check final accuracies: close to each other and both high enough, on bit-equal replicas."""
+def accuracy_checks(label: str, thc: dict[str, Any], gloo: dict[str, Any], known_bad: float) -> list[Check]:
+    """Check final accuracies. ``known_bad``: that of `signs_alone`."""
+    bad = {"accuracy": known_bad, "replicas_equal": True}
+    return [_accuracy(label, thc, gloo), must_fail(signs_alone.NAME, _accuracy(label, bad, gloo))]
+
+
+def target_check(label: str, train: TrainOptions) -> Check:
+    """Check that a training that is known to be bad does not reach its task's accuracy, to which times are
+    compared."""
+    target = TASKS[train.task].target
+    reached = at_least(f"{label}: largest test accuracy", max(signs_alone.by_step(train)), target)
+    return must_fail(signs_alone.NAME, reached)
+
+
+def _accuracy(label: str, thc: dict[str, Any], gloo: dict[str, Any]) -> Check:
+    """Close to each other and both high enough, on bit-equal replicas."""
     mine, theirs = thc["accuracy"], gloo["accuracy"]
     close = abs(mine - theirs) <= ACCURACY_GAP_MAX + ROUNDING
     verdict = close and min(mine, theirs) >= ACCURACY_MIN and bool(thc["replicas_equal"] and gloo["replicas_equal"])

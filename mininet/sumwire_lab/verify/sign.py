@@ -11,13 +11,22 @@ from typing import Any, Final
 from sumwire.multihop.statistics import BIAS_MAX, SignStatistics
 
 from sumwire_lab.errors import LabError
-from sumwire_lab.experiments import closed_forms
+from sumwire_lab.experiments import closed_forms, signs_alone
 from sumwire_lab.experiments.random_words import run_ops
 from sumwire_lab.experiments.sign_bias import run_bias
 from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
 from sumwire_lab.run.results import ratio
-from sumwire_lab.study.check import Check, absent, at_least, at_most, holds
-from sumwire_lab.verify.plan import ROUNDING, Experiment, Experiments, Verification, needs_bmv2, packet_tests, run_tests
+from sumwire_lab.study.check import Check, absent, at_least, at_most, holds, must_fail
+from sumwire_lab.verify.plan import (
+    ACCURACY_MIN,
+    ROUNDING,
+    Experiment,
+    Experiments,
+    Verification,
+    needs_bmv2,
+    packet_tests,
+    run_tests,
+)
 
 IDENTITY_MAX: Final = 1e-10
 COMM_RATIO_MIN: Final = 30.0
@@ -36,8 +45,9 @@ def identity_check(deviation: float) -> Check:
     return at_most(label, deviation, IDENTITY_MAX)
 
 
-def digits_checks(summary: Mapping[str, Any], label: str) -> list[Check]:
-    """Check a run of gloo, Marsit without and with full precision, and majority vote."""
+def digits_checks(summary: Mapping[str, Any], label: str, known_bad: float) -> list[Check]:
+    """Check a run of gloo, Marsit without and with full precision, and majority vote. ``known_bad``: the accuracy of
+    `signs_alone`."""
     systems = summary["systems"]
     speed = at_least(
         f"{label}: communication time per step, gloo / Marsit (K = never)",
@@ -47,6 +57,7 @@ def digits_checks(summary: Mapping[str, Any], label: str) -> list[Check]:
     return [
         speed,
         accuracy_check(systems, label),
+        must_fail(signs_alone.NAME, accuracy_check({**systems, "marsit100": {"accuracy": known_bad}}, label)),
         bits_check(systems["marsit100"], label),
         replicas_check(systems, label),
     ]
@@ -63,6 +74,12 @@ def accuracy_check(systems: Mapping[str, Any], label: str) -> Check:
         "Marsit-100 not more than 1 point below S-SGD",
         gap <= ACCURACY_GAP_MAX + ROUNDING,
     )
+
+
+def accuracies_check(accuracies: Mapping[str, float], label: str) -> Check:
+    """Check test accuracies by system, without S-SGD's."""
+    least = min(accuracies.values())
+    return holds(f"{label}: test accuracy", dict(accuracies), f">= {ACCURACY_MIN:g} each", least >= ACCURACY_MIN)
 
 
 def bits_check(marsit100: Mapping[str, Any], label: str) -> Check:
@@ -190,7 +207,7 @@ def statistics_checks(outcomes: Mapping[str, str]) -> list[Check]:
 
 def _digits(v: Verification) -> list[Check]:
     summary = v.summary(RunOptions(systems=SYSTEMS, link=LINK, train=TRAIN, switch="soft"))
-    return digits_checks(summary, f"digits, 4 workers, {LINK.mbit:g} Mbit/s, soft switch")
+    return digits_checks(summary, f"digits, 4 workers, {LINK.mbit:g} Mbit/s, soft switch", signs_alone.accuracy(TRAIN))
 
 
 def _ops(topology: str, switch: str, impair: str | None, v: Verification) -> list[Check]:
@@ -216,7 +233,8 @@ def _digits_on_bmv2(v: Verification) -> list[Check]:
     return [
         replicas_check(systems, label),
         bits_check(systems["marsit100"], label),
-        holds(f"{label}: test accuracy", accuracies, ">= 0.96 each", min(accuracies.values()) >= 0.96),
+        accuracies_check(accuracies, label),
+        must_fail(signs_alone.NAME, accuracies_check({"signs": signs_alone.accuracy(TRAIN)}, label)),
     ]
 
 

@@ -15,6 +15,7 @@ from sumwire_protocol.ops import JUMBO, THC
 from sumwire_lab.bench import allreduce, interleaved, switch
 from sumwire_lab.bench.benchmark import Row, Rows
 from sumwire_lab.bench.switch import TRAINS
+from sumwire_lab.experiments import signs_alone
 from sumwire_lab.options.bench_options import AllReduceOptions, InterleavedOptions, SwitchBenchOptions
 from sumwire_lab.options.recipes import BASELINE
 from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
@@ -254,12 +255,13 @@ def _loopback(v: Verification) -> list[Check]:
 
 def _run(v: Verification) -> list[Check]:
     """Check a run with the options of `make run`."""
-    summary = v.summary(RunOptions())
+    options = RunOptions()
+    summary = v.summary(options)
     systems = summary["systems"]
     return [
         *engine_checks(summary),
         *plan.speed(summary, "make run"),
-        plan.accuracy("make run", systems["thc"], systems["gloo"]),
+        *plan.accuracy_checks("make run", systems["thc"], systems["gloo"], signs_alone.accuracy(options.train)),
     ]
 
 

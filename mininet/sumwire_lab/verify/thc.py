@@ -12,22 +12,24 @@ from typing import Any, Final
 from sumwire.codec.oracles import oracle_rows
 
 from sumwire_lab.bench import switch
+from sumwire_lab.experiments import signs_alone
 from sumwire_lab.network import switches
 from sumwire_lab.options.bench_options import SwitchBenchOptions
 from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
 from sumwire_lab.study.check import Check, equal, holds
 from sumwire_lab.verify import plan
-from sumwire_lab.verify.plan import Experiments, Verification, accuracy, codec_record, needs_bmv2, packet_tests
+from sumwire_lab.verify.plan import Experiments, Verification, accuracy_checks, codec_record, needs_bmv2, packet_tests
 
 ORACLE_TOLERANCE: Final = 0.03
 SWITCH_RATIO_MIN: Final = 1.0
 
 
-def impaired_checks(thc: dict[str, Any], gloo: dict[str, Any], impair: str) -> list[Check]:
-    """Check a run through a switch that loses, doubles and reorders packets."""
+def impaired_checks(thc: dict[str, Any], gloo: dict[str, Any], impair: str, known_bad: float) -> list[Check]:
+    """Check a run through a switch that loses, doubles and reorders packets. ``known_bad``: see
+    `plan.accuracy_checks`."""
     label = f"impaired ({impair})"
     return [
-        accuracy(label, thc, gloo),
+        *accuracy_checks(label, thc, gloo, known_bad),
         equal(f"{label}: fall-backs", thc["fallbacks"], 0),
         equal(f"{label}: replicas bit-equal", thc["replicas_equal"], True),
         holds(
@@ -67,6 +69,7 @@ def oracle_checks(rows: Sequence[tuple[str, float, float]]) -> list[Check]:
     ]
 
 
+PLAIN: Final = RunOptions(switch="soft")
 IMPAIR: Final = "drop=0.01,dup=0.01,reorder=0.02,seed=7"
 MALFORMED: Final = 100_000
 # A rate at which the training lasts longer than the malformed packets. Its result does not depend on the rate.
@@ -76,20 +79,24 @@ BMV2_LINK: Final = LinkOptions(10.0)
 BMV2_TRAIN: Final = TrainOptions(hidden=512, batch=64, epochs=12)
 
 
+def _accuracies(label: str, systems: dict[str, Any], train: TrainOptions = PLAIN.train) -> list[Check]:
+    return accuracy_checks(label, systems["thc"], systems["gloo"], signs_alone.accuracy(train))
+
+
 @functools.cache
 def _plain(v: Verification) -> dict[str, Any]:
     """The run on good links, with which the impaired and the flooded one are compared."""
-    return v.summary(RunOptions(switch="soft"))
+    return v.summary(PLAIN)
 
 
 def _digits(v: Verification) -> list[Check]:
     label, systems = "digits, soft switch", _plain(v)["systems"]
-    return [*plan.speed(_plain(v), label), plan.accuracy(label, systems["thc"], systems["gloo"])]
+    return [*plan.speed(_plain(v), label), *_accuracies(label, systems)]
 
 
 def _impaired(v: Verification) -> list[Check]:
     thc = v.entry(RunOptions(switch="soft", impair=IMPAIR, systems=("thc",)))
-    return impaired_checks(thc, _plain(v)["systems"]["gloo"], IMPAIR)
+    return impaired_checks(thc, _plain(v)["systems"]["gloo"], IMPAIR, signs_alone.accuracy(PLAIN.train))
 
 
 def _malformed(v: Verification) -> list[Check]:
@@ -102,12 +109,11 @@ def _digits_on_bmv2(v: Verification) -> list[Check]:
     label = "digits, bmv2"
     options = RunOptions(switch="bmv2", link=BMV2_LINK, train=BMV2_TRAIN)
     summary = v.summary(options)
-    gloo, thc = summary["systems"]["gloo"], summary["systems"]["thc"]
     soft = v.entry(replace(options, switch="soft", systems=("thc",)))
-    same = thc["fingerprints"] == soft["fingerprints"]
+    same = summary["systems"]["thc"]["fingerprints"] == soft["fingerprints"]
     return [
         *plan.speed(summary, label),
-        plan.accuracy(label, thc, gloo),
+        *_accuracies(label, summary["systems"], BMV2_TRAIN),
         equal(f"{label}: parameters bit-equal to those after the soft switch's run", same, True),
     ]
 

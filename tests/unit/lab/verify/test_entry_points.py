@@ -63,8 +63,12 @@ def test_rows_of_outer_steps() -> None:
     assert (with_bbr.holds, with_bbr.target) == (True, "reported")
     assert with_bbr.value == {"ratio": 1.82, "int8 ring": 2.0, "4bit": 1.1, "values": 9}
     losses = {"exact": [2.0, 2.2], "4bit": [2.02, 2.2], "1bit": [2.1, 2.2]}
-    assert entry_points.outer_loss_check(losses).holds
-    assert not entry_points.outer_loss_check(losses | {"4bit": [2.1, 2.2]}).holds
+    for changed, held in (
+        ({}, [True, True]),
+        ({"4bit": [2.1, 2.2]}, [False, True]),
+        ({"1bit": [2.0, 2.2]}, [True, False]),
+    ):
+        assert [check.holds for check in entry_points.outer_loss_checks(losses | changed)] == held
 
 
 def test_an_outer_step_takes_the_slowest_workers_time_of_each_system_in_turn() -> None:
@@ -97,11 +101,11 @@ def test_bytes_of_the_ring() -> None:
 def test_rows_of_ranks_that_come_and_go() -> None:
     good = {
         "kills": 2, "resumed_s": [2.5, 4.9], "steps": 90, "discarded": 2, "checked": 300, "lost": 1e-6, "error": 0.02,
-        "equal": True, "accuracy": 0.95, "uninterrupted": 0.96,
+        "equal": True, "accuracy": 0.95, "uninterrupted": 0.96, "until_first": 0.92,
     }  # fmt: skip
-    assert [check.holds for check in entry_points.elastic_checks(good)] == [True] * 4
-    bad = {"resumed_s": [2.5, 5.1], "equal": False, "checked": 0, "accuracy": 0.9}
-    assert [check.holds for check in entry_points.elastic_checks(good | bad)] == [False] * 4
+    assert [check.holds for check in entry_points.elastic_checks(good)] == [True] * 5
+    bad = {"resumed_s": [2.5, 5.1], "equal": False, "checked": 0, "accuracy": 0.9, "until_first": 0.93}
+    assert [check.holds for check in entry_points.elastic_checks(good | bad)] == [False] * 5
     for name in ("lost", "error"):
         assert not entry_points.elastic_checks(good | {name: 0.3})[2].holds
 

@@ -13,9 +13,9 @@ from sumwire_lab.verify.evidence_thc import BITS, HEAVY, MAKERS, NAIVE, SSGD, TW
 @pytest.mark.parametrize(
     ("bits", "two", "naive", "verdicts"),
     [
-        ([2.0, 2.2], [2.2, 2.4], [2.1, 2.2], [True, True, True, True]),
-        ([2.2, 2.2], [2.2, 2.4], [2.3, 2.3], [False, True, True, True]),
-        ([2.0, 2.2], [2.0, 2.1], [2.0, 2.1], [True, False, False, True]),
+        ([2.0, 2.2], [2.2, 2.4], [2.1, 2.2], [True] * 5),
+        ([2.2, 2.2], [2.2, 2.4], [2.3, 2.3], [False, True, True, False, True]),
+        ([2.0, 2.2], [2.0, 2.1], [2.0, 2.1], [True, False, False, False, True]),
     ],
 )
 def test_verdicts_on_text(bits: list[float], two: list[float], naive: list[float], verdicts: list[bool]) -> None:

@@ -161,3 +161,12 @@ def test_a_row_holds_if_every_case_does() -> None:
     assert (row.holds, row.value) == (False, "1 of 2")
     assert "stopped-soft-15s-1: replicas differ after steps [4]" in row.why
     assert fault_injection.row_check("stopped", "soft", []).holds is False
+
+
+@pytest.mark.parametrize(("accuracy", "holds"), [(0.9, True), (0.966, False)])
+def test_a_bad_training_must_not_be_taken_for_a_good_one(accuracy: float, holds: bool) -> None:
+    whole = outcome(resumed.TORCHRUN_ROW, account(), resumed.WHOLE)
+    forced = outcome(resumed.OVERFLOW_ROW, {resumed.BASELINE: account()}, resumed.ALL)
+    for one in (whole, forced):
+        assert fault_injection.known_bad_check(one.case.row, [one], accuracy).holds is holds
+        assert not fault_injection.known_bad_check(one.case.row, [], accuracy).holds, "nothing to compare with"

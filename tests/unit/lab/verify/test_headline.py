@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sumwire_lab.experiments import signs_alone
 from sumwire_lab.options.recipes import BASELINES
 from sumwire_lab.options.run_options import RunOptions
 from sumwire_lab.options.verify_options import VerifyOptions
@@ -51,9 +52,11 @@ def test_all_systems_are_trained_in_turn_for_each_seed_up_to_the_target(
 
     monkeypatch.setattr(Verification, "summary", summary)
     v = Verification(tmp_path, print, VerifyOptions("evidence"))
-    for row, seeds in (("cnn-10", [1]), ("cnn-1000", [1, 2, 3])):
+    for row, seeds, best in (("cnn-10", [1], 0.9), ("cnn-1000", [1, 2, 3], 0.96)):
+        monkeypatch.setattr(signs_alone, "by_step", lambda train, best=best: [0.5, best, 0.7])
         asked.clear()
-        ratio, _ = headline.EXPERIMENTS[row](v)
+        ratio, _, known_bad = headline.EXPERIMENTS[row](v)
+        assert (known_bad.holds, known_bad.target) == (best < 0.96, "not: >= 0.96"), "signs must not reach it"
         assert ratio.value["gloo / thc"] == 2.0
         assert [options.train.seed for options in asked] == seeds
         assert {(options.train.task, options.train.until_target) for options in asked} == {("digits-cnn", True)}

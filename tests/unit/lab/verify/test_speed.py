@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from sumwire_lab.bench.benchmark import Bench
 from sumwire_lab.errors import LabError
+from sumwire_lab.experiments import signs_alone
 from sumwire_lab.options.run_options import RunOptions
 from sumwire_lab.system.counters import Losses
 from sumwire_lab.verify import plan, speed
@@ -187,6 +188,7 @@ def experiments(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(speed, "codec_record", lambda _: {"form": "native", "cpu_median_ms": 1.9})
     monkeypatch.setattr(speed, "aggregator_us", lambda _: 0.5)
     monkeypatch.setattr(plan, "run", lambda options, results, say: (summary, results))
+    monkeypatch.setattr(signs_alone, "accuracy", lambda train: 0.9)
 
 
 def test_all_rows_are_made_and_written(experiments: None, tmp_path: Path) -> None:
@@ -195,7 +197,7 @@ def test_all_rows_are_made_and_written(experiments: None, tmp_path: Path) -> Non
     assert rows == [check.as_dict() for check in done]
     assert {row["holds"] for row in rows} == {True}
     assert all({"check", "value", "target", "holds"} <= set(row) for row in rows)
-    assert len(rows) == 7 + 8 + 8 + 7 + 2 * 6 + 3 + 2 + 1 + 5 + 1 + 2 + 1
+    assert len(rows) == 7 + 8 + 8 + 7 + 2 * 6 + 3 + 2 + 1 + 6 + 1 + 2 + 1
     assert len({row["check"] for row in rows}) == len(rows), "no two rows of one name"
 
 

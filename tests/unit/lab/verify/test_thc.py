@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sumwire_lab.experiments import signs_alone
 from sumwire_lab.options.run_options import RunOptions
 from sumwire_lab.study.check import Check
 from sumwire_lab.verify import plan, thc
@@ -39,6 +40,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[RunOptions]:
         return {"systems": systems}, results
 
     monkeypatch.setattr(plan, "run", run)
+    monkeypatch.setattr(signs_alone, "accuracy", lambda train: 0.9)
     monkeypatch.setitem(thc.EXPERIMENTS, "THC oracles", lambda _: [Check("oracle", 1, "1", True)])
     monkeypatch.setattr(thc, "codec_record", lambda results: {"form": "torch", "cpu_median_ms": 30.0})
     monkeypatch.setitem(thc.EXPERIMENTS, "packets per second", lambda _: [Check("rate", 2.0, ">= 1", True)])

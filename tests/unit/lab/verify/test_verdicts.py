@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from sumwire_lab.experiments import loopback as loopback_losses
 from sumwire_lab.experiments.acp_modelled import ACP, FUSION_MODE, MODES, POWER, SYSTEMS, Sweep
 from sumwire_lab.experiments.digits_accuracy import NO_FEEDBACK, NO_REUSE, SSGD, VARIANTS
 from sumwire_lab.experiments.overload import Overload
@@ -59,9 +60,9 @@ FLOW: dict[str, Any] = {"seeds": 9, "violations": [], "p_values": {"a": 1e-4, "b
 LOADED = {"answers_s": {"nothing": 9.0, "1000 silent": 1.0}, "grown_mib": 50.0}
 KEYED_TIMES, DEAR = {"plain": 2.0, "keyed": 3.0}, {"plain": 2.0, "keyed": 3.01}
 KEYED = {"forged": 9, "switch_us": KEYED_TIMES, "host_us": KEYED_TIMES, "switch_taken": 0, "host_taken": 0}
-LINES = {"lines": 3, "gloo": [0.97, 0.96, 0.98], "sumwire": [0.965, 0.96, 0.98]}
+LINES = {"lines": 3, "gloo": [0.97, 0.96, 0.98], "sumwire": [0.965, 0.96, 0.98], "signs": [0.9, 0.9, 0.9]}
 NODES = {"nodes": 8, "ranks": 8, "node": 1000.0, "flat": 8000.0}
-LOSSES = {"gloo": [2.0, 2.2], "4bit": [2.0, 2.0], "4bit, parameters 8bit": [2.0, 2.03]}
+LOSSES = {"gloo": [2.0, 2.2], "4bit": [2.0, 2.0], "4bit, parameters 8bit": [2.0, 2.03], loopback_losses.BAD: [2.5, 2.5]}
 WHOLE = {"step_s": 0.3, "accuracy": 0.97, "replicas_equal": True}
 SOME = {"step_s": 0.1, "accuracy": 0.965, "replicas_equal": True}
 SWEEP = {1: 2.0, 4: 1.0, 48: 3.0}
@@ -81,13 +82,14 @@ def spines(rate: float, first: float) -> list[Check]:
     return dlcp.spines_checks({"one spine": Spread("one", 1.0, 10.0, [1.0]), "slot": spread, "hash": spread})
 
 
-def lossy(comm: float = 1.0, **changes: Any) -> list[Check]:
+def lossy(comm: float = 1.0, known_bad: float = 0.9, **changes: Any) -> list[Check]:
     clean = {"comm_s_per_step_p99": 1.0, "accuracy": 0.98, "replicas_equal": True, "fallbacks": 0}
-    return dlcp.lossy_checks("bounded", clean, {**clean, "comm_s_per_step_p99": comm, **changes}, 1.1)
+    return dlcp.lossy_checks("bounded", clean, {**clean, "comm_s_per_step_p99": comm, **changes}, 1.1, known_bad)
 
 
 def trimming(cut: float, dropped: float) -> list[Check]:
-    return dlcp.trimming_checks(*({"nmse": 1 - one, "accuracy": one} for one in (cut, dropped)))
+    found = ({"nmse": 1 - one, "accuracy": one} for one in (cut, dropped))
+    return dlcp.trimming_checks(*found, 0.85)
 
 
 def congested(gloo: float | None, with_dlcp: float | None) -> list[Check]:
@@ -123,13 +125,14 @@ def made_run(switch: str, engine: str | None, mbit: float) -> list[Check]:
         (plan.speed(systems(gloo={"comm_s_per_step": 5.0, "time_to_target_s": 40.0}, thc={}), "x"), [Y, Y]),
         (plan.speed(systems(gloo={"comm_s_per_step": 4.9, "time_to_target_s": 39.0}, thc={}), "x"), [N, N]),
         (plan.speed(systems(gloo={}, thc={"time_to_target_s": None}), "never reached"), [N, N]),
-        (plan.accuracy("x", RUN | {"accuracy": 0.975}, RUN), [Y]),
-        (plan.accuracy("x", RUN, RUN | {"accuracy": 0.9751}), [N]),
-        (plan.accuracy("x", RUN | {"accuracy": 0.959}, RUN | {"accuracy": 0.961}), [N]),
-        (plan.accuracy("x", RUN | {"replicas_equal": False}, RUN), [N]),
-        (thc.impaired_checks(RUN, RUN, "drop=0.01"), [Y, Y, Y, Y]),
-        (thc.impaired_checks(RUN | {"fallbacks": 1}, RUN, "drop=0.01"), [Y, N, Y, Y]),
-        (thc.impaired_checks(RUN | {"retransmissions": 0}, RUN, "drop=0.01"), [Y, Y, Y, N]),
+        (plan.accuracy_checks("x", RUN | {"accuracy": 0.975}, RUN, 0.95), [Y, Y]),
+        (plan.accuracy_checks("x", RUN, RUN | {"accuracy": 0.9751}, 0.9749), [N, N]),
+        (plan.accuracy_checks("x", RUN | {"accuracy": 0.959}, RUN | {"accuracy": 0.961}, 0.959), [N, Y]),
+        (plan.accuracy_checks("x", RUN | {"replicas_equal": False}, RUN, 0.95), [N, Y]),
+        (thc.impaired_checks(RUN, RUN, "drop=0.01", 0.95), [Y] * 5),
+        (thc.impaired_checks(RUN, RUN, "drop=0.01", 0.97), [Y, N, Y, Y, Y]),
+        (thc.impaired_checks(RUN | {"fallbacks": 1}, RUN, "drop=0.01", 0.95), [Y, Y, N, Y, Y]),
+        (thc.impaired_checks(RUN | {"retransmissions": 0}, RUN, "drop=0.01", 0.95), [Y, Y, Y, Y, N]),
         (thc.malformed_checks(flooded(), RUN, 10), [Y, Y, Y]),
         (thc.malformed_checks(flooded(all_sent_during_training=False), RUN, 10), [N, Y, Y]),
         (thc.malformed_checks(flooded(counted={"length": 5, "op": 4}), RUN, 10), [Y, N, Y]),
@@ -175,14 +178,16 @@ def made_run(switch: str, engine: str | None, mbit: float) -> list[Check]:
         (spines(17.9, 0.54), [N, N] * 2),
         (dlcp.failover_checks(Failover(0.1, 0.9, 0.4, ["a", "a"], 0)), [Y, Y, Y]),
         (dlcp.failover_checks(Failover(0.1, 1.1, 1.4, ["a", "b"], 0)), [N, N, N]),
-        (lossy(1.1), [Y, Y, Y, Y]),
-        (lossy(1.11), [N, Y, Y, Y]),
-        (lossy(accuracy=0.974), [Y, N, Y, Y]),
-        (lossy(replicas_equal=False), [Y, Y, N, Y]),
-        (lossy(fallbacks=1), [Y, Y, N, Y]),
-        (trimming(0.9, 0.8), [Y, Y]),
-        (trimming(0.8, 0.9), [N, N]),
-        (trimming(0.9, 0.9), [N, N]),
+        (lossy(1.1), [Y] * 5),
+        (lossy(known_bad=0.976), [Y, Y, N, Y, Y]),
+        (lossy(1.11), [N, Y, Y, Y, Y]),
+        (lossy(accuracy=0.974), [Y, N, Y, Y, Y]),
+        (lossy(replicas_equal=False), [Y, Y, Y, N, Y]),
+        (lossy(fallbacks=1), [Y, Y, Y, N, Y]),
+        (trimming(0.95, 0.9), [Y, Y, Y]),
+        (trimming(0.9, 0.8), [Y, Y, N]),
+        (trimming(0.8, 0.9), [N, N, Y]),
+        (trimming(0.9, 0.9), [N, N, Y]),
         (congested(80.0, 10.0), [Y] * 6),
         (congested(None, 10.0), [N, *[Y] * 5]),
         (congested(80.0, None), [N, N, N, Y, Y, Y]),
@@ -222,15 +227,17 @@ def made_run(switch: str, engine: str | None, mbit: float) -> list[Check]:
         (security.keyed_checks(KEYED | {"switch_taken": 1}), [Y, Y, N, Y]),
         (security.keyed_checks(KEYED | {"host_taken": 1}), [Y, Y, Y, N]),
         # verify-ways
-        (entry_points.line_checks(LINES), [Y, Y]),
-        (entry_points.line_checks(LINES | {"lines": 4}), [N, Y]),
-        (entry_points.line_checks(LINES | {"sumwire": [0.95, 0.96, 0.98]}), [Y, N]),
-        (entry_points.line_checks(LINES | {"sumwire": [0.99, 0.96, 0.98]}), [Y, N]),
+        (entry_points.line_checks(LINES), [Y, Y, Y]),
+        (entry_points.line_checks(LINES | {"signs": [0.97, 0.96, 0.97]}), [Y, Y, N]),
+        (entry_points.line_checks(LINES | {"lines": 4}), [N, Y, Y]),
+        (entry_points.line_checks(LINES | {"sumwire": [0.95, 0.96, 0.98]}), [Y, N, Y]),
+        (entry_points.line_checks(LINES | {"sumwire": [0.99, 0.96, 0.98]}), [Y, N, Y]),
         (entry_points.node_check(NODES), [Y]),
         (entry_points.node_check(NODES | {"node": 1030.0}), [N]),
         (entry_points.node_check(NODES | {"node": 8000.0}), [N]),
-        (entry_points.sharded_loss_check(LOSSES), [Y]),
-        (entry_points.sharded_loss_check(LOSSES | {"4bit, parameters 8bit": [2.0, 2.05]}), [N]),
+        (entry_points.sharded_loss_checks(LOSSES), [Y, Y]),
+        (entry_points.sharded_loss_checks(LOSSES | {loopback_losses.BAD: [2.0, 2.03]}), [Y, N]),
+        (entry_points.sharded_loss_checks(LOSSES | {"4bit, parameters 8bit": [2.0, 2.05]}), [N, Y]),
         (tree(2030), [Y] * 6),
         (tree(8000), [Y, N, *[Y] * 4]),
         (tree(2000, same=False), [N, *[Y] * 5]),
@@ -241,8 +248,9 @@ def made_run(switch: str, engine: str | None, mbit: float) -> list[Check]:
         (papers_thc.uniform_checks({2: 1.1, 3: 1.0}), [N]),
         (papers_thc.accuracy_checks({2: (0.9, 0.895), 4: (0.9, 0.88)}, 0.85), [Y, N, Y]),
         (papers_thc.accuracy_checks({2: (0.9, 0.895)}, 0.895), [Y, N]),
-        (papers_thc.quorum_checks(WHOLE, SOME), [Y, Y, Y]),
-        (papers_thc.quorum_checks(WHOLE, SOME | {"accuracy": 0.9, "replicas_equal": False}), [Y, N, N]),
+        (papers_thc.quorum_checks(WHOLE, SOME, 0.95), [Y] * 4),
+        (papers_thc.quorum_checks(WHOLE, SOME, 0.965), [Y, Y, N, Y]),
+        (papers_thc.quorum_checks(WHOLE, SOME | {"accuracy": 0.9, "replicas_equal": False}, 0.95), [Y, N, Y, N]),
         (papers_thc.rounding_checks({2: 0.018, 8: 0.019}, {2: 0.01, 8: 0.011}, {2: 0.02, 8: 0.02}), [Y] * 4),
         (papers_thc.rounding_checks({2: 0.018, 8: 0.019}, {2: 0.01, 8: 0.019}, {2: 0.02, 8: 0.02}), [N, Y, Y, Y]),
         (papers_thc.unbiased_checks({"ones": ((1.001, 1e-6), (0.985, 1e-6))}), [Y, Y, Y]),
@@ -279,5 +287,5 @@ def test_values_and_words() -> None:
     assert of_tests("failed").why == "test0"
     assert security.fuzzed_check(9, {"finding": "a lie"}).why == "a lie"
     assert [check.value for check in papers_thc.table_checks({3: 0.26}, {3: 0.25}, 0.1)] == [[3], 0.1]
-    assert papers_thc.quorum_checks(WHOLE, SOME)[0].value == pytest.approx(3.0)
+    assert papers_thc.quorum_checks(WHOLE, SOME, 0.95)[0].value == pytest.approx(3.0)
     assert set(GROUP) == set(papers_acp.COMPARED)
