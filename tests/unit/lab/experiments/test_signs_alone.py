@@ -4,11 +4,14 @@
 
 from __future__ import annotations
 
+import inspect
+
 import pytest
 import torch
 from sumwire_lab.experiments import signs_alone
 from sumwire_lab.options.run_options import TrainOptions
 from sumwire_lab.study.check import absent, at_least, must_fail
+from torch._C._distributed_c10d import GradBucket
 
 SMALL = TrainOptions(hidden=32, epochs=4)
 
@@ -29,6 +32,11 @@ def test_what_is_left_of_a_gradient() -> None:
     drawn = torch.stack([signs_alone.drawn_signs(gradients) for _ in range(4000)])
     assert set(drawn[:, 1].flatten().tolist()) == {-16.0, 16.0}
     assert torch.allclose(drawn.mean(dim=0), gradients, atol=1.0)
+
+
+def test_ddp_takes_the_hook() -> None:
+    """It compares the annotation with its own type, and a string is none."""
+    assert inspect.signature(signs_alone.hook).parameters["bucket"].annotation is GradBucket
 
 
 def test_a_variant_that_meets_the_bound_does_not_hold() -> None:

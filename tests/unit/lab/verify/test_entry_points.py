@@ -19,6 +19,7 @@ def test_three_lines_are_added_to_a_plain_script() -> None:
     plain = added_lines.PLAIN.read_text()
     changed = added_lines.with_sumwire(plain)
     assert added_lines.lines_added(plain, changed) == 3
+    assert added_lines.lines_added(plain, added_lines.with_signs(plain)) == 2
     assert added_lines.lines_added("a\nb\n", "a\nc\n") == 2
 
 

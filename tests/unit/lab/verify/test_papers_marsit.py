@@ -4,14 +4,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from sumwire_lab.errors import LabError
 from sumwire_lab.experiments import closed_forms, digits_accuracy, marsit_tasks
 from sumwire_lab.experiments.digits_accuracy import Training
+from sumwire_lab.options.verify_options import VerifyOptions
 from sumwire_lab.training import digits_data
 from sumwire_lab.verify import papers_marsit
-from sumwire_lab.verify.plan import ROOT
+from sumwire_lab.verify.plan import ROOT, Verification
 
 
 def test_readme_trains_as_printed_and_the_published_step_does_not() -> None:
@@ -66,3 +69,15 @@ def test_ef_sign_error_falls_with_the_rounds() -> None:
 
 def test_ssdm_replicas_count_each_others_signs() -> None:
     assert Training(digits_accuracy.ssdm(momentum=0.9), seed=1, epochs=1, workers=2).accuracy() > 0
+
+
+@pytest.mark.parametrize(("bad", "holds"), [(0.9, True), (0.97, False)])
+def test_a_task_on_which_the_published_rule_is_good_has_another_variant(
+    bad: float, holds: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    found = {marsit_tasks.SSGD: [0.98], "K = 20": [0.98], marsit_tasks.PUBLISHED: [0.97]}
+    monkeypatch.setattr(marsit_tasks, "TASKS", {"a": marsit_tasks.Task(digits_accuracy.mlp, published_fails=False)})
+    monkeypatch.setattr(marsit_tasks.Task, "by_rule", lambda *_: found)
+    monkeypatch.setattr(marsit_tasks.Task, "accuracies", lambda *_: [bad])
+    row, known_bad = papers_marsit.EXPERIMENTS["tasks"](Verification(tmp_path, print, VerifyOptions("papers")))
+    assert (row.holds, known_bad.holds) == (True, holds)
