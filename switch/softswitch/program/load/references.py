@@ -130,7 +130,8 @@ class References:
             return [(condition, known[name]) for condition, name in names]
         name = node["value"].value
         if node["type"].value != "header_union" or not isinstance(name, str) or name not in known:
-            raise unsupported(f"header union {shown(name)}", scope.source)
+            # p4c writes u[0].isValid() as if u[0] were a header, and bmv2 refuses it, too.
+            raise unsupported(f"header union {shown(name)} as a whole (ask each of its headers)", scope.source)
         return [(None, known[name])]
 
     def _members_at(self, node: JsonNode, scope: Scope) -> list[Choice]:
