@@ -30,7 +30,11 @@ class UnixPort:
     def __init__(self, number: int, interface: str) -> None:
         self.number = number
         self.counters = PortCounters()
-        self._path = Path(interface.removeprefix(UNIX))
+        path = interface.removeprefix(UNIX)
+        cure = "choose another: -i PORT@unix:PATH"
+        if not path:
+            raise PortError(f"port {number} on {interface}: a Unix socket has a path; {cure}")
+        self._path = Path(path)
         self._other_end: str | None = None
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         mask = os.umask(0o177)
@@ -40,20 +44,22 @@ class UnixPort:
             self.socket.bind(str(self._path))
         except OSError as error:
             self.socket.close()
-            cure = "choose another: -i PORT@unix:PATH"
             raise PortError(f"port {number} on {interface}: {error.strerror or error}; {cure}") from error
         finally:
             os.umask(mask)
 
     def receive(self) -> bytes | None:
-        """Return the next frame; None if there is none."""
+        """Return the next frame; None if there is none. One that is too long is counted and dropped."""
         frame = b""
         while not frame:
             try:
-                frame, sender = self.socket.recvfrom(_MAX_FRAME_BYTES)
+                frame, sender = self.socket.recvfrom(_MAX_FRAME_BYTES + 1)
             except BlockingIOError:
                 return None
             self._other_end = sender or self._other_end
+            if len(frame) > _MAX_FRAME_BYTES:
+                self.counters.rx_cut += 1
+                frame = b""
         self.counters.rx_frames += 1
         self.counters.rx_bytes += len(frame)
         return frame

@@ -13,13 +13,14 @@ import struct
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import pytest
 from helpers.docs import pages
 from helpers.paths import ROOT
 from softswitch import options
+from softswitch.python.unix_port import UnixPort
 from softswitch.runtime.entries import ActionCall, Entry, Exact, Replica
 from softswitch.runtime.interface import PortError
 from softswitch.switch import EngineChoice, SoftSwitch
@@ -109,6 +110,17 @@ def test_a_path_that_is_taken(tmp_path: Path) -> None:
     with pytest.raises(PortError, match="choose another: -i PORT@unix:PATH"):
         summing("python").port_runner({1: f"unix:{path}"})
     assert path.read_text() == "mine"
+    with pytest.raises(PortError, match="a Unix socket has a path; choose another: -i PORT@unix:PATH"):
+        summing("python").port_runner({1: "unix:"})
+
+
+def test_a_datagram_that_is_too_long_is_no_shorter_frame(tmp_path: Path) -> None:
+    port = UnixPort(1, f"unix:{tmp_path}/p1")
+    with closing(port), attached(tmp_path, 1) as host:
+        for size, received in ((65537, 0), (65536, 65536), (100_000, 0)):
+            host.send(bytes(size))
+            assert len(port.receive() or b"") == received
+    assert (port.counters.rx_frames, port.counters.rx_cut) == (1, 2)
 
 
 @pytest.mark.parametrize("option", ["--pcap", "--pcapng"])
