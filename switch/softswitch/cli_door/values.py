@@ -171,7 +171,7 @@ def rates(words: Iterable[str]) -> list[tuple[float, int]]:
 def field_name(key: ir.Key) -> str:
     """Return the name under which bmv2 shows a field of a key."""
     match key.target:
-        case ir.FieldRef(header, field):
+        case ir.FieldRef(header, field) | ir.Binary("&", ir.FieldRef(header, field)):  # a signed field, by its bits
             return f"{header}.{field}"
         case ir.Valid(header):
             return f"{header}_valid"

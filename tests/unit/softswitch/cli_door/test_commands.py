@@ -14,6 +14,7 @@ from helpers.softswitch import compile_programs
 from softswitch.cli_door import commands, externs, values, work
 from softswitch.cli_door.commands import COMMANDS, Commander
 from softswitch.p4runtime.service import P4RuntimeService
+from softswitch.program import ir
 from softswitch.runtime.entries import ActionCall, Entry, Lpm
 from softswitch.switch import EngineChoice, SoftSwitch
 
@@ -515,3 +516,8 @@ def test_handles_are_in_the_order_of_inserts_whoever_wrote_and_none_comes_twice(
     assert lab("table_add longest mark 10.0.0.0/8 => 9")[-1] == "Entry has been added with handle 2"
     assert lab("table_delete longest 0")[-1] == "Invalid table operation (INVALID_HANDLE)"
     assert lab("table_modify longest mark 1 5\ntable_dump_entry longest 1")[-1].endswith("ingress.mark - 05")
+
+
+def test_a_signed_field_of_a_key_has_the_name_of_bmv2() -> None:
+    signed = ir.Binary("&", ir.FieldRef("note", "b", 8, True), ir.Const(0xFF))  # what the loader makes of one
+    assert values.field_name(ir.Key("hdr.note.b", ir.MatchKind.EXACT, signed, 8)) == "note.b"
