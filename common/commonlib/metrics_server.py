@@ -25,7 +25,7 @@ try:
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 except ImportError as error:
     raise MetricsPackageError(
-        "metrics need the package prometheus_client; install it: pip install 'sumwire[metrics]'"
+        "metrics need the package prometheus_client; install it: pip install prometheus_client"
     ) from error
 
 Source = Callable[[], Iterable[Reading]]

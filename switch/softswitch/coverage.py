@@ -90,9 +90,15 @@ class Coverage:
 
 
 def coverage_lines(program: ir.Program, file: Path) -> Iterator[str]:
-    """Return the lines of a trace ``FILE.jsonl``. Raises TraceError and OSError."""
+    """Return the lines of a trace ``FILE.jsonl``. Raises TraceError."""
     coverage = Coverage(program)
-    with file.open(encoding="ascii", errors="backslashreplace") as opened:
+    try:
+        opened = file.open(encoding="ascii", errors="backslashreplace")
+    except OSError as error:
+        raise TraceError(
+            f"--coverage {file}: {error.strerror}; name a file that --trace FILE.jsonl has written of the same program"
+        ) from error
+    with opened:
         for number, line in enumerate(opened, 1):
             try:
                 coverage(json_of(line))

@@ -85,12 +85,14 @@ def bind(server: Any, address: str, tls: ServerTls | None) -> int:
 
 def _check(address: str) -> None:
     """Refuse what gRPC would listen elsewhere for: an empty path is an abstract socket, which has no mode and lets
-    everybody in, as one that begins with %00; a port loses what is above 16 bits. Raises BindError."""
+    everybody in, as one that begins with %00; a port loses what is above 16 bits; no port is 443. Raises BindError."""
     path, port = os.fsencode(address.removeprefix(_UNIX)), address.rpartition(":")[2]
     rule = ""
     if address.startswith(_UNIX):
         if not 1 <= len(path) <= _PATH_BYTES_MAX or _MEANT_OTHERWISE & set(address):
             rule = f"a Unix socket's path has 1 to {_PATH_BYTES_MAX} bytes, without %, ? and #"
+    elif ":" not in address.rpartition("]")[2]:
+        rule = "an address is HOST:PORT or unix:PATH"
     elif port.isdecimal() and (len(port) > len(str(_PORT_MAX)) or int(port) > _PORT_MAX):
         rule = f"ports are 0..{_PORT_MAX}"
     if rule:

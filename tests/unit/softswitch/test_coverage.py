@@ -54,3 +54,4 @@ def test_what_is_no_trace_of_the_program(line: str, tmp_path: Path, caplog: pyte
     assert cli.main([str(TABLES), "--coverage", str(tmp_path / "t.jsonl")]) == 1
     assert "t.jsonl:1: no packet of a trace" in caplog.text
     assert cli.main([str(TABLES), "--coverage", str(tmp_path / "none.jsonl")]) == 1
+    assert "none.jsonl: No such file or directory; name a file that --trace FILE.jsonl has written" in caplog.text

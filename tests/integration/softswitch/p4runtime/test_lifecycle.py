@@ -124,6 +124,8 @@ def test_a_port_is_served_once_and_free_after_stop() -> None:
         (f"unix:{'a' * 108}", "a Unix socket's path has 1 to 107 bytes"),
         ("127.0.0.1:65536", "ports are 0..65535"),
         (f"[::1]:{'9' * 5000}", "ports are 0..65535"),
+        ("localhost", "an address is HOST:PORT or unix:PATH"),  # gRPC would take port 443
+        ("[::1]", "an address is HOST:PORT or unix:PATH"),
     ],
 )
 def test_an_address_that_would_be_another_is_refused(address: str, rule: str) -> None:
