@@ -39,7 +39,7 @@ LOG_LEVELS: Final = {
 #: That of the JSON that p4c writes. Each construct is checked for itself, whatever version the program names.
 _JSON_VERSION: Final = "2.23"
 _TCP_PORT_MAX: Final = 65535
-_DEVICE_ID_MAX: Final = (1 << 64) - 1  # P4Runtime's device_id is a uint64
+_U64_MAX: Final = (1 << 64) - 1  # P4Runtime's device_id is a uint64
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +84,10 @@ def _tcp_port(text: str) -> int:
     return number
 
 
-def _device_id(text: str) -> int:
-    number = _number(text, _DEVICE_ID_MAX)
+def _u64(text: str) -> int:
+    number = _number(text, _U64_MAX)
     if number is None:
-        raise argparse.ArgumentTypeError(f"{text!r}: must be a whole number in 0..{_DEVICE_ID_MAX}")
+        raise argparse.ArgumentTypeError(f"{text!r}: must be a whole number in 0..{_U64_MAX}")
     return number
 
 
@@ -168,7 +168,7 @@ OPTIONS: Final = (
     Option(("-i", "--interface"), "PORT@INTERFACE", "a port on a Linux interface, which needs root, or at a Unix "
            "socket, unix:PATH, which does not",
            {"action": "append", "default": [], "type": _interface, "dest": "interfaces"}),
-    Option(("--device-id",), "N", "P4Runtime device id, 0 if not given", {"type": _device_id, "default": 0}),
+    Option(("--device-id",), "N", "P4Runtime device id, 0 if not given", {"type": _u64, "default": 0}),
     Option(("--grpc-server-addr",), "ADDRESS", "P4Runtime: unix:PATH for a socket of mode 0600, or HOST:PORT, where "
            f"port 0 takes a free one; {DEFAULT_ADDRESS} if not given (bmv2: 0.0.0.0:9559)",
            {"default": DEFAULT_ADDRESS}),
@@ -187,7 +187,7 @@ OPTIONS: Final = (
     Option(("--drop-port",), "N", f"the port at which packets end, {DROP_PORT} if not given; mark_to_drop assigns it",
            {"type": _port, "default": DROP_PORT}),
     Option(("--enable-swap",), "", "nothing more: P4Runtime may replace the program in any case", _FLAG),
-    Option(("--seed",), "N", "fixes what P4's random() draws", {"type": int}),
+    Option(("--seed",), "N", "fixes what P4's random() draws", {"type": _u64}),
     Option(("--impair",), "SPEC", "loss, duplication, reordering, delay for tests: drop=0.01,dup=0.01,seed=7",
            {"type": _impairment}),
     Option(("--link-mbit",), "MBIT", "rate of the links, where it is lower than that of the interfaces: bounds trains",

@@ -102,4 +102,4 @@ def _make_room(path: Path) -> None:
             if path.is_socket():
                 path.unlink()
             return
-    raise OSError(errno.EADDRINUSE, "another program has this socket")
+    raise OSError(errno.EADDRINUSE, "a program has this socket, or another port of this switch")

@@ -136,6 +136,7 @@ def test_a_full_disk_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
         ("--drop-port={}", "must be a port in 0..511"),
         ("--interface={}@veth1", "write PORT@INTERFACE with a port in 0..511"),
         ("--device-id={}", "must be a whole number in 0..18446744073709551615"),
+        ("--seed={}", "must be a whole number in 0..18446744073709551615"),
         ("--thrift-port={}", "must be a port in 0..65535"),
     ],
 )
