@@ -30,7 +30,9 @@ def python_with(package: str, version: str, *more: str) -> Path:
     """
     home = _CACHE / f"{package}-{version}-{sysconfig.get_python_version()}"
     python, ready = home / "bin" / "python", home / "ready"
-    if ready.is_file():
+    # It says what is beside the package: an environment with other neighbours is made again.
+    beside = "\n".join(more)
+    if ready.is_file() and ready.read_text() == beside:
         return python
     sys.stderr.write(f"installing {package} {version} into {home}\n")
     try:
@@ -41,5 +43,5 @@ def python_with(package: str, version: str, *more: str) -> Path:
     except (OSError, subprocess.SubprocessError) as error:
         told = str(getattr(error, "stderr", "") or error).strip().splitlines()[-1:]
         raise AbsentError(f"{package} {version} cannot be installed from PyPI: {' '.join(told)}") from error
-    ready.touch()
+    ready.write_text(beside)
     return python

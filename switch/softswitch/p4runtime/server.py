@@ -85,7 +85,8 @@ def bind(server: Any, address: str, tls: ServerTls | None) -> int:
 
 def _check(address: str) -> None:
     """Refuse what gRPC would listen elsewhere for: an empty path is an abstract socket, which has no mode and lets
-    everybody in, as one that begins with %00; a port loses what is above 16 bits; no port is 443. Raises BindError."""
+    everybody in, as one that begins with %00; a port loses what is above 16 bits; an address without one means port
+    443. Raises BindError."""
     path, port = os.fsencode(address.removeprefix(_UNIX)), address.rpartition(":")[2]
     rule = ""
     if address.startswith(_UNIX):

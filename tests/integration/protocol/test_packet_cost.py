@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import sumwire
 import torch
+from helpers.paths import ROOT
 from helpers.transport import soft_tree
 from helpers.transport.udp_bridge import run_workers
 from softswitch.switch import SoftSwitch
@@ -50,3 +51,11 @@ def test_a_packet_of_thc_costs_what_it_did(monkeypatch: pytest.MonkeyPatch) -> N
     # The first packet of a round, and those that come again, are rarer.
     usual = {results: dict(zip(COUNTED, found.most_common(1)[0][0], strict=True)) for results, found in costs.items()}
     assert usual == COSTS
+
+
+def test_the_page_has_these_numbers() -> None:
+    amid, last = ([cost[name] for name in ("table", "condition", "assign", "register_read")] for cost in COSTS.values())
+    told = "{} tables, {} conditions, {} assignments, and {} registers read and written".format(*amid)
+    ended = "the one that ends the slot takes {}, {}, {} and {}.".format(*last)
+    page = " ".join((ROOT / "docs" / "controller.md").read_text().split())
+    assert f"{told}; {ended}" in page
