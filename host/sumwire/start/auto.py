@@ -5,9 +5,10 @@
     system = sumwire.init(system="auto", model=model)
     optimizer = system.attach(DistributedDataParallel(model), optimizer)
 
-It takes some seconds. All ranks measure the paths between them and what the processor needs for gloo and each codec.
-The slowest of each counts. Rank 0 computes the seconds of a step with each system, and chooses for all: the fastest of
-gloo, torch's fp16 hook, sum32, thc and thc-wide where it takes 10 % less than gloo, and gloo otherwise.
+It takes some ten seconds. All ranks measure the paths between them, and each machine what its processor needs for steps
+with gloo and each system. The slowest of each counts. Rank 0 computes the seconds of a step with each system, and
+chooses for all: the fastest of gloo, torch's fp16 hook, sum32, thc and thc-wide where it takes 10 % less time than
+gloo, and gloo otherwise.
 
 Ranks have a machine each, or all share one; then the cores of that are divided, and the path is its loopback.
 """
@@ -16,16 +17,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from torch import nn
 
 from sumwire.lowrank.fusion import THRESHOLD_BYTES
-from sumwire.start import paths
+from sumwire.start import paths, trial
 from sumwire.start.rendezvous import Rendezvous
 from sumwire.systems import pays
-from sumwire.systems.pays import Answer, HostCost, Question
+from sumwire.systems.pays import Answer, Measured, Question
 
 AUTO: Final = "auto"
 _BUCKET: Final = (THRESHOLD_BYTES // 4,)
@@ -63,9 +64,12 @@ def choose(meeting: Rendezvous, asked: Asked) -> Choice:
         shapes_of(asked.model), meeting.ranks, between.link_bps, between.rtt_s, given or between.link_bps,
         cores=len(os.sched_getaffinity(0)) if within else None,
     )  # fmt: skip
-    costs, _ = meeting.telling(lambda: pays.measured(question, pays.STAND_INS))
-    by_rank = meeting.gather({name: astuple(cost) for name, cost in costs.items()})
-    mine = _chosen(question, pays.slowest(by_rank), _assumptions(asked, within=within)) if meeting.rank == 0 else None
+    # Ranks of one machine would measure each other.
+    measures = meeting.rank == 0 or not within
+    costs = meeting.telling(lambda: trial.measured(question, pays.STAND_INS) if measures else None)
+    by_rank = meeting.gather(costs and asdict(costs), patience_s=trial.PATIENCE_S)
+    slowest = Measured.slowest([one for one in by_rank if one is not None])
+    mine = _chosen(question, slowest, _assumptions(asked, within=within)) if meeting.rank == 0 else None
     system, line = meeting.gather(mine)[0]
     return Choice(system, line)
 
@@ -83,7 +87,7 @@ def _assumptions(asked: Asked, *, within: bool) -> list[str]:
     return found
 
 
-def _chosen(question: Question, costs: dict[str, HostCost], assumed: Sequence[str]) -> list[Any]:
+def _chosen(question: Question, costs: Measured, assumed: Sequence[str]) -> list[Any]:
     found = [one for one in pays.answers(question, costs) if one.system in pays.STAND_INS]
     best = pays.stand_in(found)
     others = sorted((one for one in found if one is not best), key=lambda one: one.seconds)

@@ -7,9 +7,10 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import sys
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import astuple
+from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
@@ -18,9 +19,9 @@ from sumwire.start import measuring, model_shapes
 from sumwire.start.programs import host_names
 
 DESCRIPTION: Final = (
-    "Measures codecs and gloo on this machine for seconds, and computes the rest. Where torchrun, srun or mpirun "
-    "starts it on each of several machines, or itself by ssh with --hosts, it measures the paths between them too. It "
-    "needs PyTorch."
+    "Measures the processor time of steps on this machine for seconds, and computes the rest. Where torchrun, srun or "
+    "mpirun starts it on each of several machines, or itself by ssh with --hosts, it measures the paths between them "
+    "too. It needs PyTorch."
 )
 
 
@@ -65,7 +66,7 @@ def add_options(pays: argparse.ArgumentParser) -> None:
 def answer(options: argparse.Namespace, arguments: Sequence[str]) -> str:
     """Measure, and return what is to be printed; "" where another rank does. ``arguments``: the script's. Raises
     SumwireError."""
-    from sumwire.start import paths
+    from sumwire.start import paths, trial
     from sumwire.systems import pays
 
     tensors = _tensors(options, arguments)
@@ -85,18 +86,20 @@ def answer(options: argparse.Namespace, arguments: Sequence[str]) -> str:
         rank=options.rank,
         aggregator=options.aggregator,
     )
-    hosts, left_out = pays.measured(asked)
+    if sys.stderr.isatty():
+        sys.stderr.write("sumwire: makes steps with each system between two processes here, some 10 s\n")
+    costs = trial.measured(asked)
     if ranks is not None:
-        hosts = pays.slowest(ranks.gather({name: astuple(cost) for name, cost in hosts.items()}))
+        costs = pays.Measured.slowest(ranks.gather(asdict(costs), patience_s=trial.PATIENCE_S))
         ranks.leave()
         if ranks.rank:
             return ""
-    found = pays.answers(asked, hosts)
+    found = pays.answers(asked, costs)
     if options.json:
-        return json.dumps(pays.as_dict(found, left_out, asked))
+        return json.dumps(pays.as_dict(found, costs.left_out, asked))
     script = None if options.script is None else str(options.script)
     machines, assumed = between.ranks if between else 1, options.params is not None and options.shapes is None
-    return pays.as_text(found, left_out, asked, machines=machines, assumed=assumed, script=script)
+    return pays.as_text(found, costs.left_out, asked, machines=machines, assumed=assumed, script=script)
 
 
 def _words(options: argparse.Namespace, tensors: Sequence[tuple[int, ...]]) -> list[str]:

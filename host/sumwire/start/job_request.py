@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from sumwire_protocol import constants as p4
+from sumwire_protocol.tables import AUTO
 
 from sumwire.config import parse_job
 from sumwire.config.jobfile import DEFAULT_OPS, DEFAULT_SLOTS, addresses, tree_of
@@ -42,7 +43,8 @@ _PUBLIC: Final = frozenset(
 class JobRequest:
     """The job that a user asks for. ``gbit``: the rate of a worker's link in Gbit/s. ``rtt_ms``: the round trip to the
     aggregator; in a tree it includes the one from leaf to root. ``bits``: those of THC's indices, None for the default.
-    ``port``: the workers' first UDP port. ``workers_min``: the fewest workers of a run; None for all."""
+    ``port``: the workers' first UDP port. ``workers_min``: the fewest workers of a run; None for all. ``table``: the
+    kind of THC's table."""
 
     name: str = DEFAULT_NAME
     number: int = DEFAULT_NUMBER
@@ -51,6 +53,8 @@ class JobRequest:
     rtt_ms: float = DEFAULT_RTT_MS
     port: int = p4.SUMWIRE_PORT
     workers_min: int | None = None
+    ops: Sequence[str] = DEFAULT_OPS
+    table: str = AUTO
 
 
 def job_file_for(hosts: Sequence[str], aggregator: str, request: JobRequest) -> dict[str, Any]:
@@ -71,11 +75,12 @@ def tree_job_file(leaves: Mapping[str, Sequence[str]], root: str, request: JobRe
 
 def _job_file(placed: Mapping[str, list[dict[str, Any]]], slots: int, request: JobRequest) -> dict[str, Any]:
     workers = len(placed["addresses"])
-    thc = {} if request.bits is None else {"thc": {"bits": request.bits}}
+    thc: dict[str, Any] = {} if request.bits is None else {"bits": request.bits}
+    thc |= {} if request.table == AUTO else {"table": request.table}
     least = {} if request.workers_min is None else {"workers_min": request.workers_min}
     made = {
-        "format": 3, "name": request.name, "job": request.number, "ops": list(DEFAULT_OPS), "workers": workers,
-        "quorum": workers, "slots": slots, **thc, **least, **placed,
+        "format": 3, "name": request.name, "job": request.number, "ops": list(request.ops), "workers": workers,
+        "quorum": workers, "slots": slots, **({"thc": thc} if thc else {}), **least, **placed,
     }  # fmt: skip
     try:
         return complete_job_file(made)

@@ -51,12 +51,15 @@ class Rendezvous:
         # Counted apart, since only some ranks make these calls.
         self._some = itertools.count()
 
-    def gather(self, own: Any) -> list[Any]:
-        """Return the JSON values of all ranks, by rank. Raises PlaceError for a rank that has failed or has not
-        come."""
+    def gather(self, own: Any, *, patience_s: float | None = None) -> list[Any]:
+        """Return the JSON values of all ranks, by rank. Raises PlaceError for a rank that has failed or has not come.
+
+        ``patience_s``: seconds until the first warning about ranks that have not come, which may have to do something
+        long first.
+        """
         call = next(self._calls)
         self._put(call, {"value": own})
-        waiting = _Waiting(self._timeout.total_seconds())
+        waiting = _Waiting(self._timeout.total_seconds(), patience_s)
         told = [self._get(call, rank, waiting) for rank in range(self.ranks)]
         for rank, one in enumerate(told):
             if "error" in one:
@@ -180,10 +183,10 @@ def _tell_of(absent: list[int], waiting: _Waiting) -> None:
 class _Waiting:
     """How long a call has waited, and when to log that next."""
 
-    def __init__(self, most_s: float) -> None:
+    def __init__(self, most_s: float, patience_s: float | None = None) -> None:
         self._began = time.monotonic()
         self._most_s = most_s
-        self._tell_after_s = _WARN_AFTER_S
+        self._tell_after_s = _WARN_AFTER_S if patience_s is None else patience_s
 
     @property
     def waited_s(self) -> float:

@@ -10,7 +10,6 @@ from types import MappingProxyType
 from typing import Final
 
 from sumwire.systems import formula
-from sumwire.systems.pays import PACKET_S
 from sumwire_protocol.ops import JUMBO, SIGN, THC, VOTE, Op
 
 from sumwire_lab.options.fabric import Fabric
@@ -59,6 +58,8 @@ class Costs(Checked):
         return longer + self.apart * shorter
 
 
+PACKET_S: Final = 0.4e-6
+"""Seconds of a host for a packet and its result: what its time leaves beside the codec."""
 _Fitted = formula.Costs
 MEASURED: Final[Mapping[tuple[str, str], _Fitted]] = {
     ("gloo", "bridge"): _Fitted(2.96e-9, 0.0, 0.000815, 0.000647, 0.783, 0.001),
@@ -80,7 +81,7 @@ JUMBO_VALUE: Final[Mapping[str, float]] = {"soft": 0.66, "aggregator": 1.0, "bmv
 """Seconds of a switch for a value in a packet of 8192, over those in a packet of 1024 (records/speed.json: of the run
 before the latest, with which the studies were made)."""
 WIDE_CODEC: Final = 8.53 / 7.62
-"""Seconds of a codec for a value: thc-wide's over THC's, in one run (docs/where-it-pays.md)."""
+"""Seconds of a codec for a value: thc-wide's over THC's, in one run (records/switch.json)."""
 GPU_BYTE_S: Final = 1 / 3.35e12
 """Of a GPU's memory: 3.35 TB/s of an NVIDIA H100 SXM, by its data sheet."""
 # THC's codec at least reads gradient and residual and writes residual and indices, then reads sums and writes means.

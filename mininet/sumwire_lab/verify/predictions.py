@@ -14,6 +14,7 @@ from itertools import product
 from pathlib import Path
 from typing import Final
 
+from sumwire.start import trial
 from sumwire.systems import pays
 
 from sumwire_lab.bench.exchange_worker import exchanges
@@ -65,9 +66,9 @@ def models() -> dict[str, list[tuple[int, ...]]]:
     return {name: [tuple(p.shape) for p in workload.network(TrainOptions.of(name)).parameters()] for name in TASKS}
 
 
-def predicted(shapes: Sequence[tuple[int, ...]], mbit: float, hosts: Mapping[str, pays.HostCost]) -> dict[str, float]:
-    """Return the seconds of a step by system, with these hosts' costs. Switch and workers share the cores."""
-    return {one.system: one.seconds for one in pays.answers(_question(shapes, mbit), hosts)}
+def predicted(shapes: Sequence[tuple[int, ...]], mbit: float, costs: pays.Measured) -> dict[str, float]:
+    """Return the seconds of a step by system, with these costs. Switch and workers share the cores."""
+    return {one.system: one.seconds for one in pays.answers(_question(shapes, mbit), costs)}
 
 
 def _question(shapes: Sequence[tuple[int, ...]], mbit: float) -> pays.Question:
@@ -93,13 +94,12 @@ def measured(system: str, mbit: float, tensors: Sequence[Sequence[tuple[int, ...
 def steps(v: Verification) -> list[Check]:
     """Ask `sumwire pays` first, then measure. Writes the cells to pays-steps.json."""
     shapes = models()
-    # Costs are those of a value, but for low rank: of the model.
-    hosts = {name: pays.measured(_question(of, RATES[0]), [*SYSTEMS.values()])[0] for name, of in shapes.items()}
+    costs = {name: trial.measured(_question(of, RATES[0]), [*SYSTEMS.values()]) for name, of in shapes.items()}
     cells = []
     for mbit, system in product(RATES[-1:] if v.quick else RATES, SYSTEMS):
         seconds = measured(system, mbit, [*shapes.values()], v.results / f"pays-{system}-{mbit:g}")
         for (model, of), measured_s in zip(shapes.items(), seconds, strict=True):
-            expected_s = predicted(of, mbit, hosts[model])[SYSTEMS[system]]
+            expected_s = predicted(of, mbit, costs[model])[SYSTEMS[system]]
             cells.append(Cell(model, mbit, system, expected_s, measured_s))
             v.say(f"{model}, {mbit:g} Mbit/s, {system}: predicted {expected_s:.4f} s, measured {measured_s:.4f} s")
     (v.results / CELLS).write_text(json.dumps([asdict(cell) for cell in cells], indent=1) + "\n")

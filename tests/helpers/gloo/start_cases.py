@@ -17,15 +17,21 @@ from helpers.gloo.ddp_cases import Net, flat_grads
 from helpers.logs import logged, of
 from sumwire.errors import ClosedError, SumwireError
 from sumwire.job.job import Job
-from sumwire.start import auto, paths, rank_placement
+from sumwire.start import auto, paths, rank_placement, trial
 from sumwire.start.paths import Paths
 from sumwire.start.rendezvous import Rendezvous
+from sumwire.systems.pays import HostCost, Measured
 from sumwire.training.hierarchical import AnyJob, NodeJob, RankGroup
 from sumwire_protocol.events import Event
 from torch.nn.parallel import DistributedDataParallel
 
 LENGTH = 5000
 INTEGER_TYPES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+# A fast machine's.
+COSTS = Measured(
+    {"ssgd": HostCost(3e-9), "fp16": HostCost(4e-9), **dict.fromkeys(("sum32", "thc", "thc-wide"), HostCost(9e-9))},
+    step_s=1e-4,
+)
 # A job between two cases.
 _OPEN: list[AnyJob] = []
 
@@ -69,10 +75,15 @@ def trained(rank: int, options: dict[str, Any], steps: int) -> dict[str, Any]:
 
 
 def by_system(rank: int, options: dict[str, Any], between: list[float] | None, steps: int) -> dict[str, Any]:
-    """DDP steps by a system of `init`, beside DDP's own. ``between``: bit/s and seconds in place of measured ones."""
+    """DDP steps by a system of `init`, beside DDP's own. ``between``: bit/s and seconds in place of measured ones, and
+    costs in place of measured ones."""
     ours, theirs = _two_models()
-    measured = mock.Mock(return_value=Paths(dist.get_world_size(), *between)) if between else paths.measured
-    with mock.patch.object(paths, "measured", measured), logged() as lines:
+    with contextlib.ExitStack() as stack:
+        lines = stack.enter_context(logged())
+        if between:
+            found = Paths(dist.get_world_size(), *between)
+            stack.enter_context(mock.patch.object(paths, "measured", return_value=found))
+            stack.enter_context(mock.patch.object(trial, "measured", return_value=COSTS))
         system = sumwire.init(quiet=True, **{"model": theirs, **options})
     try:
         system.attach(ours, torch.optim.SGD(ours.parameters(), lr=0.1))
@@ -117,11 +128,12 @@ def _is_closed(job: Job) -> bool:
 
 
 def line_of_auto(rank: int, values: int, aggregator_rate: str | None) -> tuple[str, str]:
-    """What is chosen by what is really measured here, and why."""
+    """What is chosen, and why: for a model of so many values by what is really measured here."""
     store = dist.distributed_c10d._get_default_store()
     meeting = Rendezvous(store, rank, dist.get_world_size(), timedelta(minutes=1))
     model = torch.nn.Linear(values, 1, bias=False) if values else None
-    choice = auto.choose(meeting, auto.Asked(model, aggregator_rate))
+    with contextlib.nullcontext() if model else mock.patch.object(trial, "measured", return_value=COSTS):
+        choice = auto.choose(meeting, auto.Asked(model, aggregator_rate))
     return choice.system, choice.line
 
 

@@ -15,7 +15,10 @@ import sys
 import pytest
 from helpers.docs import pages
 from helpers.start.servers import servers
+from nativelib import programs
 from sumwire import cli
+from sumwire.start import trial
+from sumwire.start.errors import StartError
 from sumwire.systems import pays
 from sumwire.systems.spec import SWITCH
 
@@ -52,10 +55,35 @@ def test_every_system_has_a_cost_or_a_reason(capsys: pytest.CaptureFixture[str])
 def test_many_small_matrices_cost_more_than_a_few_large_ones() -> None:
     """Of as many values."""
     small, large = (
-        pays.measured(pays.question_of([(side, side)] * (1 << 20 >> 2 * bits), 8, 1e9, 1e-3, rank=1), ())[0]
+        trial.measured(pays.question_of([(side, side)] * (1 << 20 >> 2 * bits), 8, 1e9, 1e-3, rank=1), ()).hosts
         for bits, side in ((6, 64), (10, 1024))
     )
     assert small["powersgd"].value_s > 3 * large["powersgd"].value_s
+
+
+def test_packets_and_their_aggregator_count() -> None:
+    """SUM32 sends four times THC's packets."""
+    found = trial.measured(pays.question_of([(1024, 1024)], 4, 1e9, 1e-3), ("sum32", "thc"))
+    assert found.hosts.keys() == {*pays.LABELS, "sum32", "thc"} and not found.left_out
+    assert all(found.hosts[name].aggregator_s == 0 for name in pays.LABELS)
+    assert found.hosts["sum32"].aggregator_s > 1.5 * found.hosts["thc"].aggregator_s > 0
+    assert [found.hosts[name].asks for name in (*pays.LABELS, "thc")] == [False, False, False, True]
+    assert 0 < found.step_s < 0.1
+
+
+def test_a_rank_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other one waits for ever, and is ended."""
+    code = "import sys, time\nsys.exit('no loopback') if sys.argv[1] == '1' else time.sleep(1e6)"
+    monkeypatch.setattr(programs, "module", lambda name, folder, rank: programs.python("-c", code, rank))
+    with pytest.raises(StartError, match="two processes of this machine: no loopback; mend that, and try again"):
+        trial._steps({})
+
+
+def test_a_rank_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(programs, "module", lambda *words: programs.python("-c", "import time; time.sleep(1e6)"))
+    monkeypatch.setattr(trial, "_TIMEOUT_S", 0.2)
+    with pytest.raises(StartError, match=r"not done after 0\.2 s: end what else it computes"):
+        trial._steps({})
 
 
 RANKS = 3

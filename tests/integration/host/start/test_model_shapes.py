@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 from sumwire import cli
+from sumwire.start import trial
 from sumwire.start.errors import StartError
 from sumwire.start.model_shapes import shapes_of_script
-from sumwire.systems import pays
-from sumwire.systems.pays import HostCost
+from sumwire.systems.pays import HostCost, Measured
 
 BEGIN = """
 import pathlib, sys
@@ -58,7 +58,7 @@ def test_the_command_takes_the_shapes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = script(tmp_path, WRAPPED)
-    monkeypatch.setattr(pays, "measured", lambda asked: ({"ssgd": HostCost(2e-9)}, {}))
+    monkeypatch.setattr(trial, "measured", lambda asked: Measured({"ssgd": HostCost(2e-9)}, 1e-4))
     assert cli.main(["pays", str(path), "--rate", "1G", "--", "--lr", "0.1"]) == 0
     told = capsys.readouterr().out
     assert f"\nshapes: 1,520 values in 5 tensors, of {path}\n" in told and "assumed" not in told

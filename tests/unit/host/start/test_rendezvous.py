@@ -28,6 +28,15 @@ def test_who_has_not_come_is_named(caplog: pytest.LogCaptureFixture, monkeypatch
     assert "for ranks [1, 2]: start those that do not run" in caplog.text
 
 
+def test_a_rank_with_something_to_do_first_is_given_time(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rendezvous, "_WARN_AFTER_S", 0.0)
+    with caplog.at_level(logging.WARNING, "sumwire"), pytest.raises(PlaceError, match="rank 1 has not come"):
+        Rendezvous(HashStore(), 0, 2, SOON).gather("here", patience_s=60.0)
+    assert not caplog.records
+
+
 def test_one_rank_tells_for_all(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rank 0 has come too, so rank 1 says nothing."""
     monkeypatch.setattr(rendezvous, "_WARN_AFTER_S", 0.0)

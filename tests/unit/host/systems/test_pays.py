@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import asdict, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,12 +14,15 @@ import pytest
 from sumwire import cli
 from sumwire.dlcp.layers import shapes_of
 from sumwire.errors import ConfigError
-from sumwire.start import launchers, paths
+from sumwire.start import launchers, paths, trial
 from sumwire.start.errors import PlaceError
 from sumwire.systems import pays
-from sumwire.systems.pays import Answer, HostCost, Question
+from sumwire.systems.pays import Answer, HostCost, Measured, Question
 
-FAST = {name: HostCost(1e-12) for name in (pays.GLOO, "fp16", pays.POWER_SGD, "thc", "sum32", "acp", "marsit")}
+STEP_S = 2.7e-4
+FAST = Measured(
+    {name: HostCost(1e-12) for name in (pays.GLOO, "fp16", pays.POWER_SGD, "thc", "sum32", "acp", "marsit")}, STEP_S
+)
 
 
 def asked(
@@ -106,31 +110,39 @@ def test_what_limits() -> None:
     # Fourteen hops of half a second for each of 16 buckets; thrice with Power-SGD.
     hops = {name: one.seconds for name, one in answers(asked(rate="1000G", rtt="1s")).items()}
     assert (hops["ssgd"], hops["powersgd"]) == pytest.approx((112, 336), rel=0.01)
-    slow = pays.answers(asked(rate="100G"), {"thc": HostCost(1e-6)})[0]
+    slow = pays.answers(asked(rate="100G"), Measured({"thc": HostCost(1e-6)}, STEP_S))[0]
     assert slow.limit == "processor"
     assert slow.seconds == pytest.approx(102.4 / pays.BUSY, rel=0.01)
 
 
-def test_constants_are_as_much_longer_as_gloo_is() -> None:
-    """A tensor of six chunks, in which nothing else takes time; gloo on 8 workers sends a value 14 / 8 times."""
-    question, usual_s = asked("1500", "1000G", ".001us"), 14 / 8 * pays.GLOO_MESSAGE_S
-    one, three = (
-        {
-            each.system: each
-            for each in pays.answers(question, {"ssgd": HostCost(times * usual_s), "sum32": HostCost(0.0)})
-        }
-        for times in (1, 3)
-    )
-    assert one["sum32"].seconds == pytest.approx(pays.STEP_S + pays.OPERATION_S / pays.BUSY, rel=0.02)
-    for system in ("ssgd", "sum32"):
-        assert three[system].seconds == pytest.approx(3 * one[system].seconds, rel=0.01)
+def test_a_small_tensor_takes_a_step_and_its_processor_time() -> None:
+    """One of six chunks, in which nothing else takes time."""
+    question = asked("1500", "1000G", ".001us", aggregator="1000G")
+    cost = HostCost(1e-3 / 1500, aggregator_s=2e-3 / 1500 / 8)
+    (alone,) = pays.answers(question, Measured({"sum32": replace(cost, aggregator_s=0.0)}, STEP_S))
+    assert alone.seconds == pytest.approx(STEP_S + 1e-3 / pays.BUSY, rel=0.01)
+    # The aggregator is the slower one.
+    (beside,) = pays.answers(question, Measured({"sum32": cost}, STEP_S))
+    assert beside.seconds == pytest.approx(STEP_S + 2e-3 / pays.BUSY, rel=0.01)
+    (switch,) = pays.answers(replace(question, aggregator_bps=None), Measured({"sum32": cost}, STEP_S))
+    assert switch.seconds == pytest.approx(alone.seconds, rel=1e-3), "a P4 switch is as fast as its ports"
+
+
+def test_the_slowest_machine_counts() -> None:
+    """Each of its numbers."""
+    quick = asdict(Measured({"ssgd": HostCost(2e-9), "thc": HostCost(5e-9, 3e-10, asks=True)}, 3e-4, {"vote": "why"}))
+    slow = asdict(Measured({"ssgd": HostCost(9e-9), "thc": HostCost(4e-9, 4e-10, asks=True)}, 2e-4, {"vote": "why"}))
+    found = Measured.slowest([quick, slow])
+    assert found.hosts == {"ssgd": HostCost(9e-9), "thc": HostCost(5e-9, 4e-10, asks=True)}
+    assert (found.step_s, found.left_out) == (3e-4, {"vote": "why"})
 
 
 def test_power_sgd_sums_three_times_and_hides_nothing() -> None:
     """In each of 16 buckets: whole tensors, P and Q, one after the other, and computation between them."""
-    (found,) = pays.answers(asked(shapes="1024x1000*100", rtt="1us"), {pays.POWER_SGD: HostCost(1e-8)})
-    computing = (3 * 16 * pays.OPERATION_S + 102.4e6 * 1e-8) / pays.BUSY
-    steps = 16 * 3 * 14 * (pays.STEP_S + 0.5e-6)
+    costs = Measured({pays.POWER_SGD: HostCost(1e-8)}, STEP_S)
+    (found,) = pays.answers(asked(shapes="1024x1000*100", rtt="1us"), costs)
+    computing = 102.4e6 * 1e-8 / pays.BUSY
+    steps = 16 * 3 * 14 * (STEP_S + 0.5e-6)
     assert found.seconds == pytest.approx(computing + steps + 8 * found.up_bytes / 1e8, rel=1e-3)
 
 
@@ -174,11 +186,11 @@ def test_what_ranks_measure_is_what_is_asked(
 ) -> None:
     """Rank 0 alone prints, and with the highest costs of all ranks. An option goes before what was measured."""
     left: list[int] = []
-    costs = [{"ssgd": (2e-9, False)}, {"ssgd": (9e-9, False)}]
-    ranks = SimpleNamespace(rank=rank, gather=lambda own: costs, leave=lambda: left.append(rank))
+    costs = [asdict(Measured({"ssgd": HostCost(value_s)}, STEP_S)) for value_s in (2e-9, 9e-9)]
+    ranks = SimpleNamespace(rank=rank, gather=lambda own, patience_s: costs, leave=lambda: left.append(rank))
     monkeypatch.setattr(paths, "meeting", lambda: ranks)
     monkeypatch.setattr(paths, "measured", lambda given: paths.Paths(3, 5e7, 2e-3) if given is ranks else None)
-    monkeypatch.setattr(pays, "measured", lambda asked: ({"ssgd": HostCost(2e-9)}, {}))
+    monkeypatch.setattr(trial, "measured", lambda asked: Measured({"ssgd": HostCost(2e-9)}, STEP_S))
     assert cli.main(["pays", "--params", "1M", "--rtt", "1ms", "--json"]) == 0
     assert left == [rank]
     printed = capsys.readouterr().out

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 import pytest
 from helpers.paths import ROOT
-from sumwire.systems.pays import PACKET_S
 from sumwire_lab.bench.where.grid import GridRecord
 from sumwire_lab.errors import OptionError
 from sumwire_lab.options.fabric import Fabric
@@ -69,10 +68,7 @@ def test_ratios_are_those_of_the_records() -> None:
     assert recorded("speed", "links with jumbo frames", "earlier")[-1][1:] == pytest.approx(
         [1 / costs.JUMBO_VALUE["bmv2"], costs.JUMBO_VALUE["soft"]]
     )
-    page = (ROOT / "docs" / "where-it-pays.md").read_text()
-    wide, thc = (
-        float(re.findall(rf"^> {name} +(?:[\d.]+ +){{3}}([\d.]+) ", page, re.M)[0]) for name in ("thc-wide", "thc")
-    )
+    wide, thc = recorded("switch", "thc-wide, a million values, ms")[-1]
     assert pytest.approx(wide / thc) == costs.WIDE_CODEC
 
 
@@ -109,7 +105,7 @@ def test_nothing_costs_nothing_and_a_gpu_next_to_nothing() -> None:
     assert costs_of("none", SYSTEMS["thc"], SHORT) == Costs()
     gpu, soft = (costs_of(name, SYSTEMS["thc"], SHORT) for name in ("gpu", "soft"))
     assert gpu.encode_s < soft.encode_s / 100
-    assert gpu.send_s + gpu.receive_s == PACKET_S
+    assert gpu.send_s + gpu.receive_s == costs.PACKET_S
 
 
 def test_what_is_not_hidden_adds_to_the_longer() -> None:

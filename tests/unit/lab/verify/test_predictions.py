@@ -49,7 +49,7 @@ def test_what_is_asked() -> None:
     """The three tasks' models, and seconds that follow the bytes where the link is slow."""
     shapes = predictions.models()
     assert {name: sum(map(math.prod, of)) for name, of in shapes.items()}["digits"] == 1_126_410
-    costless = dict.fromkeys(predictions.SYSTEMS.values(), pays.HostCost(1e-12))
+    costless = pays.Measured(dict.fromkeys(predictions.SYSTEMS.values(), pays.HostCost(1e-12)), 1e-4)
     slow, fast = (predictions.predicted(shapes["digits"], mbit, costless) for mbit in (10.0, 100.0))
     for name in (pays.GLOO, "thc"):
         assert slow[name] == pytest.approx(10 * fast[name], rel=0.1)
