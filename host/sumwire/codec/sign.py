@@ -144,8 +144,9 @@ def unpack_signs(words: NDArray[np.uint8], length: int) -> NDArray[np.bool_]:
 
 
 def plus_minus(plus: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return +1 and -1 for signs, of the given dtype."""
-    return plus.to(dtype).mul_(2).sub_(1)
+    """Return +1 and -1 for signs, bool, in the given dtype."""
+    # Of bool torch converts one by one.
+    return plus.view(torch.int8).to(dtype).mul_(2).sub_(1)
 
 
 class _SignRound(CodecRound):

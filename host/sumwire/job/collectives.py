@@ -242,11 +242,15 @@ class Collectives(ABC):
 
         Equal on all workers. The expectation of a value is the share of plus among the workers. Any device.
         """
-        return self._run(
-            lambda sequence: SignMerge(plus, bucket % BUCKETS, job=self.config.job, sequence=sequence),
-            Asked(SignMerge.ops, "merged signs", len(plus), bucket),
-            plus,
-        ).to(plus.device, torch.bool)
+        return (
+            self._run(
+                lambda sequence: SignMerge(plus, bucket % BUCKETS, job=self.config.job, sequence=sequence),
+                Asked(SignMerge.ops, "merged signs", len(plus), bucket),
+                plus,
+            )
+            .to(plus.device)
+            .view(torch.bool)
+        )
 
     def all_finite(self, finite: bool) -> bool:
         """Return whether all workers called with True, found out by MAX32. With ``nonfinite="raise"`` raises
@@ -258,7 +262,7 @@ class Collectives(ABC):
 
     def vote(self, plus: Tensor, bucket: int = 0) -> Tensor:
         """Majority of the workers' signs, bool (length,), True for plus. A tie is plus."""
-        return self._collective("vote", Vote(plus), bucket).to(plus.device, torch.bool)
+        return self._collective("vote", Vote(plus), bucket).to(plus.device).view(torch.bool)
 
     def _collective(self, what: str, operation: Operation, bucket: int) -> Tensor:
         asked = Asked(operation.ops, what, operation.values, bucket)

@@ -38,6 +38,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from sumwire.checkpoint import Content
+from sumwire.codec.sign import plus_minus
 from sumwire.training.reductions import Collective
 
 STEP: Final = 1.5
@@ -136,7 +137,7 @@ class AdaptiveSigns:
         if self.error is not None:
             value += self.error
         plus = value >= 0
-        change, own = signs_of(collective.sign_merge(plus), value), signs_of(plus, value)
+        change, own = plus_minus(collective.sign_merge(plus), value.dtype), plus_minus(plus, value.dtype)
         for piece, sign, step in self._pieces(self._step, value, own):
             piece.sub_(sign, alpha=step)
         self._bound(value)
@@ -199,12 +200,6 @@ class AdaptiveSigns:
         self._squares, self._products = rest["squares"], rest["products"]
         self._step, self._weight, self._scale = rest["step"], rest["weight"], rest["scale"]
         self._due, self._since, self._next = rest["due"], rest["since"], rest["next"]
-
-
-def signs_of(plus: Tensor, like: Tensor) -> Tensor:
-    """Return +1 where ``plus`` is true and -1 elsewhere, a new tensor of the dtype of ``like``."""
-    signs: Tensor = plus.to(like.dtype, copy=True)
-    return signs.mul_(2).sub_(1)
 
 
 def _magnitude(x: Tensor) -> Tensor:

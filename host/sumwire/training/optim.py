@@ -24,11 +24,12 @@ from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 
 from sumwire.checkpoint import OTHER, Content, Place, Saved, Shapes, check_shapes, owner_of, place_of, refuse_pickling
+from sumwire.codec.sign import plus_minus
 from sumwire.codec.tensors import all_finite
 from sumwire.errors import NonFiniteError, UsageError
 from sumwire.job.rules import NonFinite, refuse_unless, result_check
 from sumwire.numeric import is_number, is_whole
-from sumwire.training.adaptive_signs import AdaptiveSigns, divides_by_squares, signs_of
+from sumwire.training.adaptive_signs import AdaptiveSigns, divides_by_squares
 from sumwire.training.flat import Exchanged, FlatParameters
 from sumwire.training.global_step import GlobalStep, are_finite, expect_scaler, is_unscaled
 from sumwire.training.reductions import Collective
@@ -231,7 +232,7 @@ class Marsit(Saved, Optimizer):
     def _signs(self, values: Tensor) -> Tensor:
         """Return the merged signs of the values times the global step."""
         plus = self._collective.sign_merge(values >= 0)
-        return signs_of(plus, values).mul_(self._pace.of(self.round))
+        return plus_minus(plus, values.dtype).mul_(self._pace.of(self.round))
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Refused after construction, because the flat vector is laid out only once."""
