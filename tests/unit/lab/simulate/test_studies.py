@@ -16,7 +16,7 @@ from helpers.paths import ROOT
 from sumwire_lab.errors import OptionError
 from sumwire_lab.simulate.studies import NAMED, SEEDS, named
 from sumwire_lab.study import figures
-from sumwire_lab.study.study import Context
+from sumwire_lab.study.study import Context, Study
 
 QUICK = tuple(name for name in NAMED if name != "dlcp")
 PAGE = (ROOT / "docs" / "simulate.md").read_text()
@@ -25,12 +25,13 @@ PAGE = (ROOT / "docs" / "simulate.md").read_text()
 @cache
 def rows_of(name: str) -> list[dict[str, Any]]:
     study = named(name)
-    made = []
-    for case in study.cases:
-        wants = len(signature(study.worker).parameters) > 1
-        found = study.worker(case, *([Context(ROOT, print)] if wants else []))
-        made += [{**case, **row} for row in (found if isinstance(found, list) else [found])]
-    return made
+    return [row for case in study.cases for row in rows_of_case(study, case)]
+
+
+def rows_of_case(study: Study, case: Mapping[str, Any]) -> list[dict[str, Any]]:
+    wants = len(signature(study.worker).parameters) > 1
+    found = study.worker(case, *([Context(ROOT, print)] if wants else []))
+    return [{**case, **row} for row in (found if isinstance(found, list) else [found])]
 
 
 def only(name: str, column: str, **wanted: Any) -> float:
@@ -110,6 +111,27 @@ def test_slots_that_are_scarce_are_worth_a_rule(seed: int) -> None:
     assert mean_of("useful", seed, **scarce) <= 1.16 * mean_of("worth", seed, **scarce)
     plenty: Mapping[str, Any] = {"delay_s": 1e-6, "gap_s": 240.0}
     assert mean_of("static", seed, **plenty) == pytest.approx(mean_of("worth", seed, **plenty), rel=0.01)
+
+
+def step_of_144(line: str, **changed: Any) -> float:
+    """Seconds of a step of the study `dlcp`, by its first seed."""
+    study = named("dlcp")
+    case = next(case for case in study.cases if (case["what"], case["workers"], case["seed"]) == (line, 144, SEEDS[0]))
+    (row,) = rows_of_case(study, {**case, **changed})
+    return float(row["step_s"])
+
+
+def test_each_mechanism_of_dlcp_brings_what_the_page_says() -> None:
+    """Of rings of 144 only the page has numbers: a packet each takes minutes."""
+    thc = step_of_144("thc")
+    assert thc == pytest.approx(0.0645, abs=5e-5)
+    assert step_of_144("thc, early forward") == pytest.approx(thc, rel=0.01)
+    lanes = step_of_144("thc, lanes")
+    assert 1 - lanes / thc == pytest.approx(0.03, abs=0.005)
+    priorities = step_of_144("thc, lanes and priorities")
+    assert 1 - priorities / thc == pytest.approx(0.08, abs=0.005)
+    unlimited = step_of_144("thc, lanes and priorities", limited=False)
+    assert unlimited / priorities == pytest.approx(2.3, abs=0.1)
 
 
 def test_small_packets_need_hosts_that_send_them_for_nothing() -> None:
