@@ -242,15 +242,12 @@ class Collectives(ABC):
 
         Equal on all workers. The expectation of a value is the share of plus among the workers. Any device.
         """
-        return (
-            self._run(
-                lambda sequence: SignMerge(plus, bucket % BUCKETS, job=self.config.job, sequence=sequence),
-                Asked(SignMerge.ops, "merged signs", len(plus), bucket),
-                plus,
-            )
-            .to(plus.device)
-            .view(torch.bool)
+        merged = self._run(
+            lambda sequence: SignMerge(plus, bucket % BUCKETS, job=self.config.job, sequence=sequence),
+            Asked(SignMerge.ops, "merged signs", len(plus), bucket),
+            plus,
         )
+        return merged.to(plus.device).view(torch.bool)
 
     def all_finite(self, finite: bool) -> bool:
         """Return whether all workers called with True, found out by MAX32. With ``nonfinite="raise"`` raises

@@ -43,8 +43,8 @@ _PUBLIC: Final = frozenset(
 class JobRequest:
     """The job that a user asks for. ``gbit``: the rate of a worker's link in Gbit/s. ``rtt_ms``: the round trip to the
     aggregator; in a tree it includes the one from leaf to root. ``bits``: those of THC's indices, None for the default.
-    ``port``: the workers' first UDP port. ``workers_min``: the fewest workers of a run; None for all. ``table``: the
-    kind of THC's table."""
+    ``port``: the workers' first UDP port. ``workers_min``: the fewest workers of a run; None for all. ``ops``:
+    those that its packets may have. ``table``: the kind of THC's table."""
 
     name: str = DEFAULT_NAME
     number: int = DEFAULT_NUMBER

@@ -122,7 +122,7 @@ def _all_reduce_s(values: int) -> list[float]:
         dist.all_reduce(tensor)
         spent.append(time.process_time() - began_here)
         took.append(time.perf_counter() - began)
-    # Gloo's threads spin for milliseconds in some of them, more often than not at times: the middle half counts.
+    # In some of them gloo's threads spin for milliseconds.
     middle = sorted(spent)[_ALL_REDUCES // 4 : -_ALL_REDUCES // 4]
     return [fmean(middle), min(took)]
 

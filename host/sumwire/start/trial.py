@@ -24,6 +24,8 @@ from nativelib import programs
 from sumwire_protocol.ops import BY_NAME
 from sumwire_protocol.tables import AUTO, UNIFORM
 
+from sumwire.codec.errors import CodecError
+from sumwire.codec.tables import for_workers
 from sumwire.errors import SumwireError
 from sumwire.lowrank.fusion import Plan, make_plan
 from sumwire.start.errors import StartError
@@ -35,6 +37,7 @@ from sumwire.systems.table import TABLE
 
 VALUES_MOST: Final = 1 << 21
 """Values of the tensors with which steps are made. Of a larger model a sample counts for all."""
+_TENSORS_MOST: Final = 1000
 PATIENCE_S: Final = 60.0
 """Seconds after which other ranks that still measure are worth a warning."""
 _TIMEOUT_S: Final = 300.0
@@ -76,15 +79,15 @@ def _largest(by_rank: Sequence[Spent], name: str, place: int) -> float:
 
 def sample(shapes: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
     """Return tensors of :data:`VALUES_MOST` values or fewer: all, or of each group of equally many by size the middle
-    one, which has fewer rows where it is too large alone.
+    one, which has fewer rows where it is too large.
 
-    Example: of 53 matrices of 1024 x 1024 and two vectors, which are 26 times too many values, those of index 13 and 39
-    in the order of sizes: two matrices.
+    Example: 104 matrices of 1024 x 1024 and some vectors have 53 times too many values. In the order of sizes, number
+    26 and number 79 are taken: two matrices.
     """
     values = sum(map(math.prod, shapes))
-    if values <= VALUES_MOST:
+    group = max(math.ceil(values / VALUES_MOST), math.ceil(len(shapes) / _TENSORS_MOST))
+    if group == 1:
         return [*shapes]
-    group = math.ceil(values / VALUES_MOST)
     ordered = sorted(shapes, key=math.prod, reverse=True)
     chosen = ordered[min(group // 2, len(ordered) - 1) :: group]
     most = VALUES_MOST // len(chosen)
@@ -100,8 +103,6 @@ def _cut(shape: tuple[int, ...], most: int) -> tuple[int, ...]:
 
 def _switched(workers: int, wanted: Container[str] | None) -> tuple[dict[str, bool], dict[str, str]]:
     """By system over a switch whether its workers agree on norms or exponents, and why others are left out."""
-    from sumwire.codec.errors import CodecError
-
     asks, left_out = dict[str, bool](), dict[str, str]()
     for name, route in _routes():
         if wanted is not None and name not in wanted:
@@ -126,8 +127,6 @@ def _routes() -> Iterator[tuple[str, Route[Any]]]:
 
 
 def _asks(name: str, route: Route[Any], workers: int) -> bool:
-    from sumwire.codec.tables import for_workers
-
     kind = TABLE[name].table
     table = for_workers(workers, kind=UNIFORM if kind == UNIFORM else AUTO) if kind else None
     assert route.codec is not None

@@ -29,6 +29,12 @@ def test_a_job_for_eight_hosts() -> None:
     assert config.addresses[0].udp_port != config.addresses[1].udp_port == 21335
 
 
+def test_ops_and_a_kind_of_table() -> None:
+    config = parse_job(job_file_for(HOSTS, "10.0.0.1", JobRequest(ops=("thc", "sign"), table="uniform")), 0)
+    assert config.ops == ("thc", "sign")
+    assert config.thc is not None and config.thc.table == tuple(range(16))
+
+
 @pytest.mark.parametrize(
     ("gbit", "rtt_ms", "slots"),
     # A result is 42 + 32 + 1024 bytes: 10 Gbit/s and 0.5 ms are 569.2 of them, so 1139 slots in steps of 64.

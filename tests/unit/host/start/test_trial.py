@@ -68,6 +68,8 @@ def test_systems_that_take_fewer_workers_are_left_out(monkeypatch: pytest.Monkey
         ([SHAPE, (7,)], [SHAPE, (7,)]),
         # Of 53 groups by size, the middle one's tensor.
         ([SHAPE] * 104 + [(1000,)] * 4, [SHAPE, SHAPE]),
+        # So many that their number would count, and not their values.
+        ([(8,)] * 10_000, [(8,)] * 1000),
         # Large ones have fewer rows, and a long row fewer values.
         ([(30_000, 1024)], [(2048, 1024)]),
         ([(1, 1 << 23)], [(trial.VALUES_MOST,)]),
