@@ -99,10 +99,10 @@ def _step_s(name: str, job: Job | None, asked: Mapping[str, Any], clock: Clock) 
     route = TABLE[name].routes[GROUP if job is None else SWITCH]
     given = {"rank": asked["rank"]} if "rank" in route.options.names() else {}
     system = make(name, job, transport=GROUP if job is None else SWITCH, **given)
-    parameters = [torch.nn.Parameter(torch.zeros(shape)) for shape in asked["shapes"]]
+    gradients = [torch.randn(shape, dtype=torch.float32, device="cpu") for shape in asked["shapes"]]
+    parameters = [torch.nn.Parameter(torch.zeros_like(gradient)) for gradient in gradients]
     inner = torch.optim.SGD(parameters, lr=_LEARNING_RATE)
     optimizer = system.attach(torch.nn.ParameterList(parameters), inner)
-    gradients = [torch.randn(shape) for shape in asked["shapes"]]
 
     def prepare() -> None:
         for parameter, gradient in zip(parameters, gradients, strict=True):
@@ -114,7 +114,7 @@ def _step_s(name: str, job: Job | None, asked: Mapping[str, Any], clock: Clock) 
 
 
 def _all_reduce_s(values: int) -> list[float]:
-    tensor = torch.ones(values)
+    tensor = torch.ones(values, dtype=torch.float32, device="cpu")
     spent, took = [], []
     for _ in range(_ALL_REDUCES):
         dist.barrier()
