@@ -240,8 +240,8 @@ def _answer(name: str, asked: Question, host: HostCost, step_s: float) -> Answer
     up, down = cost.both_ways(numbers_sent(cost.carried, asked.plan) / asked.buckets, asked.workers)
     links, way_s, aggregator_s = {"link": asked.link_bps}, 0.5, 0.0
     steps = operations(name) * ring_steps(asked.workers)
-    # Power-SGD's hook computes nothing while it sends.
-    apart = 1.0 if name == POWER_SGD else APART
+    # Low rank computes factors, sends them, and computes on, so nothing of one is hidden behind the other.
+    apart = APART if cost.carried is EVERY_VALUE else 1.0
     if isinstance(cost, InPackets):
         packets = up / (LOWER_HEADER_BYTES + HEADER_BYTES + cost.op.up.words * WORD_BYTES)
         steps, way_s = round_trips(packets, asks=host.asks), 1.0

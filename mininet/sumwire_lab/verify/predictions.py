@@ -31,11 +31,11 @@ SYSTEMS: Final[Mapping[str, str]] = {
     "gloo": pays.GLOO, "fp16": "fp16", "powersgd": pays.POWER_SGD, "sum32": pays.EXACT, "thc": "thc", "acp": "acp",
 }  # fmt: skip
 """Systems as the lab names them, and as `sumwire pays` does."""
-RATES: Final = (10.0, 100.0, 1000.0)
 WORKERS: Final = 4
 RANK: Final = 4
-# Even, because ACP-SGD's steps are of two kinds by turns.
-REPEATS: Final = 4
+# Even, because ACP-SGD's steps are of two kinds by turns. Steps of milliseconds scatter.
+REPEATS: Final[Mapping[float, int]] = {10.0: 4, 100.0: 12, 1000.0: 12}
+RATES: Final = (*REPEATS,)
 # The default of `sumwire pays`.
 _RTT_S: Final = 2e-4
 _WITHIN: Final = 0.25
@@ -83,7 +83,7 @@ def measured(system: str, mbit: float, tensors: Sequence[Sequence[tuple[int, ...
     kind = switches.choose_for(run) if parse(system).switched else None
     sizes = [sum(map(math.prod, shapes)) for shapes in tensors]
     told = {
-        "exchange": "steps", "system": system, "sizes": sizes, "repeats": REPEATS, "options": {"rank": RANK},
+        "exchange": "steps", "system": system, "sizes": sizes, "repeats": REPEATS[mbit], "options": {"rank": RANK},
         "tensors": tensors,
     }  # fmt: skip
     with open_session(run, kind, folder) as session:

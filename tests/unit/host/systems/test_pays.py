@@ -139,11 +139,15 @@ def test_the_slowest_machine_counts() -> None:
 
 def test_power_sgd_sums_three_times_and_hides_nothing() -> None:
     """In each of 16 buckets: whole tensors, P and Q, one after the other, and computation between them."""
-    costs = Measured({pays.POWER_SGD: HostCost(1e-8)}, STEP_S)
-    (found,) = pays.answers(asked(shapes="1024x1000*100", rtt="1us"), costs)
+    costs = Measured({pays.POWER_SGD: HostCost(1e-8), "acp": HostCost(1e-8), "thc": HostCost(1e-8)}, STEP_S)
+    power, acp, thc = pays.answers(asked(shapes="1024x1000*100", rtt="1us"), costs)
     computing = 102.4e6 * 1e-8 / pays.BUSY
     steps = 16 * 3 * 14 * (STEP_S + 0.5e-6)
-    assert found.seconds == pytest.approx(computing + steps + 8 * found.up_bytes / 1e8, rel=1e-3)
+    assert power.seconds == pytest.approx(computing + steps + 8 * power.up_bytes / 1e8, rel=1e-3)
+    # One round trip for each bucket, and P or Q.
+    assert acp.seconds == pytest.approx(computing + 16 * STEP_S + 8 * acp.up_bytes / 1e8, rel=1e-3)
+    # THC's packets leave while the next ones are encoded.
+    assert thc.seconds < 0.9 * computing + 8 * thc.down_bytes / 1e8
 
 
 def answer(system: str, seconds: float) -> Answer:
