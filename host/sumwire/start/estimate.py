@@ -87,7 +87,7 @@ def answer(options: argparse.Namespace, arguments: Sequence[str]) -> str:
         aggregator=options.aggregator,
     )
     if sys.stderr.isatty():
-        sys.stderr.write("sumwire: makes steps with each system between two processes here, some 10 s\n")
+        sys.stderr.write("sumwire: makes steps with each system between processes here, for ten seconds or more\n")
     costs = trial.measured(asked)
     if ranks is not None:
         costs = pays.Measured.slowest(ranks.gather(asdict(costs), patience_s=trial.PATIENCE_S))

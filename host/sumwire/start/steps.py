@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""One of two ranks that make steps of each system on this machine, and measure their processor time.
+"""One of the ranks that make steps of each system on this machine, and measure their processor time.
 
-:mod:`sumwire.start.trial` starts `python -m sumwire.start.steps FOLDER RANK` twice. FOLDER/asked.json has the shapes of
-the tensors, and what else :class:`Asked` has. The rank writes FOLDER/RANK.json. Packets cross the loopback interface
-and an aggregator, which rank 0 starts.
+:mod:`sumwire.start.trial` starts `python -m sumwire.start.steps FOLDER RANK` for each. FOLDER/asked.json has
+``systems``, ``shapes`` of tensors, and the ``rank`` of low-rank systems. Each writes FOLDER/RANK.json. Packets cross the
+loopback interface and an aggregator, which rank 0 starts.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 else:
     from torch.distributed import FileStore, Store
 
-RANKS: Final = 2
+RANKS: Final = 4
 LARGE: Final = "large"
 SMALL: Final = "small"
 # Pairs, because ACP-SGD's steps are of two kinds by turns.
@@ -53,7 +53,7 @@ Spent = Mapping[str, Sequence[float]]
 
 
 def run(folder: Path, rank: int) -> dict[str, list[float]]:
-    """Make the steps: a collective call of both ranks.
+    """Make the steps: a collective call of all ranks.
 
     Returns, by system, the CPU seconds of this rank for a step, and on rank 0 also those of the aggregator. ``large``
     and ``small``: the CPU seconds of a plain all-reduce of such a tensor by gloo, and how many seconds it takes.
@@ -81,7 +81,7 @@ def _table(name: str) -> str:
 
 @contextmanager
 def _job(store: Store, rank: int, names: Sequence[str], table: str) -> Iterator[tuple[Job, Clock]]:
-    """A job of both ranks that has what these systems need, and the clock of its aggregator, on rank 0."""
+    """A job of all ranks that has what these systems need, and the clock of its aggregator, on rank 0."""
     ops = dict.fromkeys(op for name in names for op in TABLE[name].routes[SWITCH].ops)
     source = JobSource(aggregator=RANK_0, request=JobRequest(ops=tuple(ops), table=table))
     place = job_for(store, rank, RANKS, source, timeout=_TIMEOUT)
@@ -123,8 +123,7 @@ def _all_reduce_s(values: int) -> list[float]:
         spent.append(time.process_time() - began_here)
         took.append(time.perf_counter() - began)
     # In some of them gloo's threads spin for milliseconds.
-    middle = sorted(spent)[_ALL_REDUCES // 4 : -_ALL_REDUCES // 4]
-    return [fmean(middle), min(took)]
+    return [min(spent), min(took)]
 
 
 def _each(

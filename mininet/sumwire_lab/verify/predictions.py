@@ -10,7 +10,6 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import product
 from pathlib import Path
 from typing import Final
 
@@ -92,16 +91,18 @@ def measured(system: str, mbit: float, tensors: Sequence[Sequence[tuple[int, ...
 
 
 def steps(v: Verification) -> list[Check]:
-    """Ask `sumwire pays` first, then measure. Writes the cells to pays-steps.json."""
-    shapes = models()
-    costs = {name: trial.measured(_question(of, RATES[0]), [*SYSTEMS.values()]) for name, of in shapes.items()}
-    cells = []
-    for mbit, system in product(RATES[-1:] if v.quick else RATES, SYSTEMS):
-        seconds = measured(system, mbit, [*shapes.values()], v.results / f"pays-{system}-{mbit:g}")
-        for (model, of), measured_s in zip(shapes.items(), seconds, strict=True):
-            expected_s = predicted(of, mbit, costs[model])[SYSTEMS[system]]
-            cells.append(Cell(model, mbit, system, expected_s, measured_s))
-            v.say(f"{model}, {mbit:g} Mbit/s, {system}: predicted {expected_s:.4f} s, measured {measured_s:.4f} s")
+    """For each rate ask `sumwire pays`, then measure: machines are faster at one time than at another. Writes the cells
+    to pays-steps.json."""
+    shapes, cells = models(), list[Cell]()
+    for mbit in RATES[-1:] if v.quick else RATES:
+        # Costs are those of a value, but for low rank: of the model.
+        costs = {name: trial.measured(_question(of, mbit), [*SYSTEMS.values()]) for name, of in shapes.items()}
+        for system in SYSTEMS:
+            seconds = measured(system, mbit, [*shapes.values()], v.results / f"pays-{system}-{mbit:g}")
+            for (model, of), measured_s in zip(shapes.items(), seconds, strict=True):
+                expected_s = predicted(of, mbit, costs[model])[SYSTEMS[system]]
+                cells.append(Cell(model, mbit, system, expected_s, measured_s))
+                v.say(f"{model}, {mbit:g} Mbit/s, {system}: predicted {expected_s:.4f} s, measured {measured_s:.4f} s")
     (v.results / CELLS).write_text(json.dumps([asdict(cell) for cell in cells], indent=1) + "\n")
     return checks(cells)
 
