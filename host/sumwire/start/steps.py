@@ -3,8 +3,8 @@
 """One of the ranks that make steps of each system on this machine, and measure their processor time.
 
 :mod:`sumwire.start.trial` starts `python -m sumwire.start.steps FOLDER RANK` for each. FOLDER/asked.json has
-``systems``, ``shapes`` of tensors, and the ``rank`` of low-rank systems. Each writes FOLDER/RANK.json. Packets cross the
-loopback interface and an aggregator, which rank 0 starts.
+``systems``, ``shapes`` of tensors, and the ``rank`` of low-rank systems. Each writes FOLDER/RANK.json. Packets cross
+the loopback interface and an aggregator, which rank 0 starts.
 """
 
 from __future__ import annotations
