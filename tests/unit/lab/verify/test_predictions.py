@@ -9,7 +9,7 @@ import math
 import pytest
 from sumwire.systems import pays
 from sumwire_lab.verify import predictions
-from sumwire_lab.verify.predictions import Cell, checks, ranked
+from sumwire_lab.verify.predictions import Cell, checks, medians, ranked
 
 PLACES = [(model, mbit) for model in ("a", "b", "c") for mbit in (10.0, 100.0)]
 
@@ -35,6 +35,13 @@ def test_predictions_that_are_off(factor: float) -> None:
     near, worst, first = checks(cells(gloo=factor))
     assert (near.holds, near.value, first.holds) == (False, 0.5, True)
     assert worst.value["system"] == "gloo"
+
+
+def test_a_cell_is_the_median_of_its_rounds() -> None:
+    rounds = [Cell("a", 100.0, "thc", predicted, took) for predicted, took in ((1.0, 2.0), (5.0, 9.0), (3.0, 1.0))]
+    assert medians([*rounds, Cell("b", 100.0, "thc", 7.0, 8.0)]) == [
+        Cell("a", 100.0, "thc", 3.0, 2.0), Cell("b", 100.0, "thc", 7.0, 8.0),
+    ]  # fmt: skip
 
 
 def test_a_wrong_winner_is_seen() -> None:
