@@ -46,7 +46,7 @@ LARGE_VALUES: Final = 1 << 20
 _SMALL_VALUES: Final = 8
 _ALL_REDUCES: Final = 40
 _LEARNING_RATE: Final = 0.01
-_TIMEOUT: Final = timedelta(minutes=1)
+_TIMEOUT: Final = timedelta(minutes=5)
 
 Clock = Callable[[], float]
 Spent = Mapping[str, Sequence[float]]

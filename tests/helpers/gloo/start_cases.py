@@ -130,7 +130,8 @@ def _is_closed(job: Job) -> bool:
 def line_of_auto(rank: int, values: int, aggregator_rate: str | None) -> tuple[str, str]:
     """What is chosen, and why: for a model of so many values by what is really measured here."""
     store = dist.distributed_c10d._get_default_store()
-    meeting = Rendezvous(store, rank, dist.get_world_size(), timedelta(minutes=1))
+    # Rank 0 makes steps first, for a minute on a busy machine.
+    meeting = Rendezvous(store, rank, dist.get_world_size(), timedelta(minutes=5))
     model = torch.nn.Linear(values, 1, bias=False) if values else None
     with contextlib.nullcontext() if model else mock.patch.object(trial, "measured", return_value=COSTS):
         choice = auto.choose(meeting, auto.Asked(model, aggregator_rate))

@@ -55,13 +55,10 @@ def test_every_system_has_a_cost_or_a_reason() -> None:
     assert 0 <= found.step_s < 0.1
 
 
-def test_many_small_matrices_cost_more_than_a_few_large_ones() -> None:
-    """Of as many values."""
-    small, large = (
-        trial.measured(pays.question_of([(side, side)] * (1 << 20 >> 2 * bits), 8, 1e9, 1e-3, rank=1), ()).hosts
-        for bits, side in ((6, 64), (10, 1024))
-    )
-    assert small["powersgd"].value_s > 1.5 * large["powersgd"].value_s
+def test_many_small_matrices_cost_more_than_their_values() -> None:
+    """By Power-SGD, which gloo's tensors of as many values do not. Of one large matrix it costs 1.4 times gloo's."""
+    found = trial.measured(pays.question_of([(32, 32)] * 512, 8, 1e9, 1e-3, rank=1), ()).hosts
+    assert found["powersgd"].value_s > 3 * found["ssgd"].value_s
 
 
 def test_a_rank_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
