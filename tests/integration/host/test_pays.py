@@ -107,5 +107,6 @@ def test_paths_between_machines() -> None:
         told = [json.loads(rank.communicate(timeout=120)[0]) for rank in ranks]
     assert told == [told[0]] * RANKS, "all ranks know the slowest path"
     assert told[0]["ranks"] == RANKS
-    assert told[0]["link_bps"] == pytest.approx(RATE_MBIT * 1e6, rel=0.15)
+    # A busy machine sends less. Links that are not shaped carry a hundred times as much.
+    assert 0.5 <= told[0]["link_bps"] / (RATE_MBIT * 1e6) <= 1.15
     assert 0 < told[0]["rtt_s"] < 1
