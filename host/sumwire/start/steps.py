@@ -66,7 +66,7 @@ def run(folder: Path, rank: int) -> dict[str, list[float]]:
         groups = [name for name in asked["systems"] if SWITCH not in TABLE[name].routes]
         found |= {name: _step_s(name, None, asked, _no_clock) for name in groups}
         for table in (AUTO, UNIFORM):
-            names = [name for name in asked["systems"] if name not in groups and _table(name) == table]
+            names = [name for name in asked["systems"] if name not in groups and table_of(name) == table]
             if names:
                 with _job(store, rank, names, table) as (job, clock):
                     found |= {name: _step_s(name, job, asked, clock) for name in names}
@@ -75,7 +75,8 @@ def run(folder: Path, rank: int) -> dict[str, list[float]]:
     return found
 
 
-def _table(name: str) -> str:
+def table_of(name: str) -> str:
+    """Return the kind of THC's table in a job that the system takes."""
     return UNIFORM if TABLE[name].table == UNIFORM else AUTO
 
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What `sumwire pays` measures: the processor time of a step with gloo, torch's hooks and each system over a switch.
 
-Some processes of this machine make steps with the model's tensors, or with a sample of them, in
+A few processes of this machine make steps with the model's tensors, or with a sample of them, in
 :mod:`sumwire.start.steps`. So everything that a host does counts: codec, copies, packets and Python. Nothing leaves the
 machine.
 """
@@ -23,14 +23,13 @@ from typing import IO, Any, Final
 
 from nativelib import programs
 from sumwire_protocol.ops import BY_NAME
-from sumwire_protocol.tables import AUTO, UNIFORM
 
 from sumwire.codec.errors import CodecError
 from sumwire.codec.tables import for_workers
 from sumwire.errors import SumwireError
 from sumwire.lowrank.fusion import Plan, make_plan
 from sumwire.start.errors import StartError
-from sumwire.start.steps import LARGE, LARGE_VALUES, RANKS, SMALL, Spent
+from sumwire.start.steps import LARGE, LARGE_VALUES, RANKS, SMALL, Spent, table_of
 from sumwire.systems.formula import ring_steps
 from sumwire.systems.pays import GLOO, LABELS, HostCost, Measured, Question, numbers_sent, operations
 from sumwire.systems.spec import GROUP, SWITCH, Member, Route
@@ -65,7 +64,7 @@ def measured(asked: Question, wanted: Container[str] | None = None) -> Measured:
 
 
 def _step_s(by_rank: Sequence[Spent], cores: int) -> float:
-    """What of a small all-reduce the ranks' processor time on these cores does not explain, for one of its messages."""
+    """Seconds of one message of a small all-reduce that the ranks' processor time on these cores does not explain."""
     spent_s = math.fsum(one[SMALL][0] for one in by_rank) / min(cores, RANKS)
     return max(_largest(by_rank, SMALL, 1) - spent_s, 0.0) / ring_steps(RANKS)
 
@@ -134,8 +133,7 @@ def _routes() -> Iterator[tuple[str, Route[Any]]]:
 
 
 def _asks(name: str, route: Route[Any], workers: int) -> bool:
-    kind = TABLE[name].table
-    table = for_workers(workers, kind=UNIFORM if kind == UNIFORM else AUTO) if kind else None
+    table = for_workers(workers, kind=table_of(name)) if TABLE[name].table else None
     assert route.codec is not None
     return route.codec(Member(1, 0, workers, table)).info.preliminary_op is not None
 

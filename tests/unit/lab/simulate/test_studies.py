@@ -122,7 +122,7 @@ def step_of_144(line: str, **changed: Any) -> float:
 
 
 def test_each_mechanism_of_dlcp_brings_what_the_page_says() -> None:
-    """Of rings of 144 only the page has numbers: a packet each takes minutes."""
+    """Rings of 144, which take far longer to simulate, have their numbers on the page alone."""
     thc = step_of_144("thc")
     assert thc == pytest.approx(0.0645, abs=5e-5)
     assert step_of_144("thc, early forward") == pytest.approx(thc, rel=0.01)
