@@ -19,7 +19,7 @@ from sumwire_protocol import constants as p4
 
 from sumwire.errors import ConfigError
 from sumwire.lowrank.fusion import THRESHOLD_BYTES, Phase, Plan, make_plan
-from sumwire.systems.cost import BOTH_FACTORS, EVERY_VALUE, CarriedValues, InPackets
+from sumwire.systems.cost import BOTH_FACTORS, EVERY_VALUE, CarriedValues, Cost, InPackets
 from sumwire.systems.formula import (
     Costs,
     OneAllReduce,
@@ -209,7 +209,7 @@ def _tensors(values: int, shapes: str | None) -> list[tuple[int, ...]]:
 def answers(asked: Question, measured: Measured) -> list[Answer]:
     """Return an answer for each system by the formula, without communication that overlaps with the backward
     pass."""
-    found = {name: _answer(name, asked, host, measured.step_s) for name, host in measured.hosts.items()}
+    found = {name: _answer(name, asked, measured) for name in measured.hosts}
     if MARSIT in found and EXACT in found:
         # Some of Marsit's rounds are in full precision.
         share = 1 / MarsitOptions.defaults()["full_precision_every"]
@@ -234,14 +234,32 @@ def operations(name: str) -> int:
     return 3 if name == POWER_SGD else 1
 
 
-def _answer(name: str, asked: Question, host: HostCost, step_s: float) -> Answer:
-    over = GROUP if name in LABELS else SWITCH
-    cost, values = TABLE[name].routes[over].cost, asked.values / asked.buckets
-    up, down = cost.both_ways(numbers_sent(cost.carried, asked.plan) / asked.buckets, asked.workers)
+def _bucket_bytes(name: str, asked: Question) -> tuple[float, float]:
+    """The bytes of a bucket on a worker's link, up and down."""
+    cost = _cost(name)
+    return cost.both_ways(numbers_sent(cost.carried, asked.plan) / asked.buckets, asked.workers)
+
+
+def _cost(name: str) -> Cost:
+    return TABLE[name].routes[GROUP if name in LABELS else SWITCH].cost
+
+
+def _apart(name: str, asked: Question, hosts: Mapping[str, HostCost]) -> float:
+    """The formula's constant for packets and for gloo's rings. A hook converts a bucket before its ring and after, and
+    low rank computes on when its factors have come, so nothing of that is hidden."""
+    if name not in LABELS:
+        return APART if _cost(name).carried is EVERY_VALUE else 1.0
+    gloo_s = hosts[GLOO].value_s * _bucket_bytes(name, asked)[0] / _bucket_bytes(GLOO, asked)[0]
+    ring = min(gloo_s / hosts[name].value_s, 1.0)
+    return ring * APART + 1.0 - ring
+
+
+def _answer(name: str, asked: Question, measured: Measured) -> Answer:
+    host, step_s = measured.hosts[name], measured.step_s
+    cost, values = _cost(name), asked.values / asked.buckets
+    up, down = _bucket_bytes(name, asked)
     links, way_s, aggregator_s = {"link": asked.link_bps}, 0.5, 0.0
     steps = operations(name) * ring_steps(asked.workers)
-    # Low rank computes factors, sends them, and computes on, so nothing of one is hidden behind the other.
-    apart = APART if cost.carried is EVERY_VALUE else 1.0
     if isinstance(cost, InPackets):
         packets = up / (LOWER_HEADER_BYTES + HEADER_BYTES + cost.op.up.words * WORD_BYTES)
         steps, way_s = round_trips(packets, asks=host.asks), 1.0
@@ -252,7 +270,7 @@ def _answer(name: str, asked: Question, host: HostCost, step_s: float) -> Answer
     slowest = min(links, key=links.__getitem__)
     step_s += way_s * asked.rtt_s
     # What an all-reduce costs, however small, was measured with its values.
-    costs = Costs(host.value_s, aggregator_s, 0.0, step_s, busy=BUSY, apart=apart)
+    costs = Costs(host.value_s, aggregator_s, 0.0, step_s, busy=BUSY, apart=_apart(name, asked, measured.hosts))
     setting = OneAllReduce(values, links[slowest] / 1e6, asked.workers, asked.cores or asked.workers + 1)
     sent = WireTraffic(max(up, down), steps)
     parts = {"processor": processors_s(costs, setting), "round trips": steps * step_s}

@@ -139,8 +139,9 @@ def test_the_slowest_machine_counts() -> None:
 
 def test_power_sgd_sums_three_times_and_hides_nothing() -> None:
     """In each of 16 buckets: whole tensors, P and Q, one after the other, and computation between them."""
-    costs = Measured({pays.POWER_SGD: HostCost(1e-8), "acp": HostCost(1e-8), "thc": HostCost(1e-8)}, STEP_S)
-    power, acp, thc = pays.answers(asked(shapes="1024x1000*100", rtt="1us"), costs)
+    hosts = {pays.GLOO: HostCost(1e-10), **dict.fromkeys((pays.POWER_SGD, "acp", "thc"), HostCost(1e-8))}
+    costs = Measured(hosts, STEP_S)
+    _, power, acp, thc = pays.answers(asked(shapes="1024x1000*100", rtt="1us"), costs)
     computing = 102.4e6 * 1e-8 / pays.BUSY
     steps = 16 * 3 * 14 * (STEP_S + 0.5e-6)
     assert power.seconds == pytest.approx(computing + steps + 8 * power.up_bytes / 1e8, rel=1e-3)
@@ -148,6 +149,19 @@ def test_power_sgd_sums_three_times_and_hides_nothing() -> None:
     assert acp.seconds == pytest.approx(computing + 16 * STEP_S + 8 * acp.up_bytes / 1e8, rel=1e-3)
     # THC's packets leave while the next ones are encoded.
     assert thc.seconds < 0.9 * computing + 8 * thc.down_bytes / 1e8
+
+
+def test_conversions_of_the_fp16_hook_are_not_hidden_behind_its_ring() -> None:
+    """Its ring takes half of gloo's processor time: of 4 ns a value 1 ns, or all of 1 ns."""
+    question = replace(asked("1M", "2G", "1us"), cores=8)
+    wire = 8 * pays.answers(question, FAST)[1].up_bytes / 2e9
+    for value_s, apart in ((4e-9, 0.25 * pays.APART + 0.75), (1e-9, pays.APART)):
+        costs = Measured({pays.GLOO: HostCost(2e-9), "fp16": HostCost(value_s)}, STEP_S)
+        gloo, fp16 = pays.answers(question, costs)
+        shorter, longer = sorted((wire, 1e6 * value_s / pays.BUSY))
+        assert fp16.seconds - 14 * (STEP_S + 0.5e-6) == pytest.approx(longer + apart * shorter, rel=1e-3)
+        shorter, longer = sorted((2 * wire, 1e6 * 2e-9 / pays.BUSY))
+        assert gloo.seconds - 14 * (STEP_S + 0.5e-6) == pytest.approx(longer + pays.APART * shorter, rel=1e-3)
 
 
 def answer(system: str, seconds: float) -> Answer:
