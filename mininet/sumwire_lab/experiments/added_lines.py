@@ -65,7 +65,8 @@ def measured(seeds: Sequence[int], epochs: int = EPOCHS) -> dict[str, Any]:
     plain = PLAIN.read_text()
     changed = with_sumwire(plain)
     with tempfile.TemporaryDirectory() as folder:
-        scripts = {name: Path(folder, f"{name}.py") for name in ("gloo", "sumwire", "signs")}
+        # A script of the package's name would be imported in its place.
+        scripts = {name: Path(folder, f"with_{name}.py") for name in ("gloo", "sumwire", "signs")}
         for name, text in zip(scripts, (plain, changed, with_signs(plain)), strict=True):
             scripts[name].write_text(text)
         accuracies: dict[str, list[float]] = {name: [] for name in scripts}

@@ -44,9 +44,10 @@ def drawn_signs(gradient: Tensor) -> Tensor:
 def hook(_: object, bucket: GradBucket) -> Future[Tensor]:
     """DDP's hook: the mean of the ranks' signs, over the default process group."""
     left = signs(bucket.buffer()).div_(dist.get_world_size())
-    work = dist.all_reduce(left, async_op=True)
-    assert work is not None
-    summed: Future[Tensor] = work.get_future().then(lambda done: done.value()[0])
+    # Not asynchronously: at a rank's end torch aborts where a thread of gloo still has a callback in Python.
+    dist.all_reduce(left)
+    summed: Future[Tensor] = Future()
+    summed.set_result(left)
     return summed
 
 
