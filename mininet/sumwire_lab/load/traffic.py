@@ -18,18 +18,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from sumwire_lab.options.conditions import BACKGROUND_BUFFER, BACKGROUND_FLOWS
 from sumwire_lab.study.workers import Rank
 from sumwire_lab.system.barrier import Participant
 
 PORT: Final = 29600
 READY: Final = "ready:"
-FLOWS: Final = 8
-"""Flows from a host to the next one, all with the same pace."""
 BURST_SECONDS: Final = 0.5
 _SO_MAX_PACING_RATE: Final = 47
 _PIECE: Final = 16 << 10
-# Small, so that a paced flow that was held up cannot catch up with a burst.
-_SEND_BUFFER: Final = 64 << 10
 _CONNECT_SECONDS: Final = 20.0
 
 
@@ -86,7 +83,7 @@ def connect(peer: str, bytes_per_s: int | None = None) -> socket.socket:
     flow = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     if bytes_per_s is not None:
         flow.setsockopt(socket.SOL_SOCKET, _SO_MAX_PACING_RATE, struct.pack("=Q", bytes_per_s))
-    flow.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
+    flow.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BACKGROUND_BUFFER)
     flow.settimeout(_CONNECT_SECONDS)
     flow.connect((peer, PORT))
     flow.settimeout(None)
@@ -121,7 +118,7 @@ def start(spec: TrafficSpec) -> TrafficSink:
     barrier.wait()
     jobs: list[threading.Thread] = []
     if spec.peer is not None:
-        flows = [connect(spec.peer, spec.flow_bytes_per_s) for _ in range(FLOWS)]
+        flows = [connect(spec.peer, spec.flow_bytes_per_s) for _ in range(BACKGROUND_FLOWS)]
         jobs += [threading.Thread(target=send_for_ever, args=(flow,), daemon=True) for flow in flows]
     if spec.victim is not None:
         args = (connect(spec.victim), spec.burst_bytes)

@@ -12,6 +12,10 @@ from sumwire_lab.errors import OptionError
 from sumwire_lab.options.fields import Checked, Rule, between, option, share
 
 BACKGROUND_MAX: Final = 0.95
+BACKGROUND_FLOWS: Final = 8
+"""Flows of background traffic from a host to the next one, all with the same pace."""
+BACKGROUND_BUFFER: Final = 64 << 10
+"""Bytes that such a flow may have under way. Few, so that one that was held up cannot catch up with a burst."""
 """On links between hosts; a server's link may be offered more."""
 _SERVER_BACKGROUND_MAX: Final = 4.0
 _INCAST_MAX_KB: Final = 100_000

@@ -15,6 +15,7 @@ from sumwire.config.jobfile import DEFAULT_SLOTS
 from sumwire_protocol import constants as p4
 
 from sumwire_lab.errors import OptionError
+from sumwire_lab.options.conditions import BACKGROUND_MAX
 from sumwire_lab.options.fabric import BYTES_MOST, Fabric
 from sumwire_lab.options.fields import Checked, Flag, Rule, between, flags_of, one_of, option
 from sumwire_lab.options.layout import SHAPES, leaves_of
@@ -71,6 +72,11 @@ class SimulateOptions(Checked):
     )
     early_forward: bool = option(False, "a layer's next forward pass waits for its own bucket alone")
     limited: bool = option(False, "marks and round trips limit windows, as in jobs with a delivery option")
+    background: float = option(
+        0.0,
+        "share of each host's link that flows from it to the next host ask for, as in the lab",
+        rule=between(0, BACKGROUND_MAX, f"a share of a link, 0 to {BACKGROUND_MAX:g}"),
+    )
     seed: int = option(1, "of losses and slow workers", rule=Rule(
         lambda seed: 0 <= seed < 1 << 63, "must be 0 to 2^63 - 1"
     ))  # fmt: skip
@@ -81,6 +87,10 @@ class SimulateOptions(Checked):
         if self.slots % self.lanes or self.slots // self.lanes < SLOTS_MIN:
             rule = f"must divide slots={self.slots} into {SLOTS_MIN} or more each; give --slots 512, or other lanes"
             raise OptionError(f"lanes={self.lanes}: {rule}")
+        if self.background and self.fabric.workers == 1:
+            raise OptionError(
+                f"background={self.background:g} with workers=1: there is no other host; give more workers"
+            )
         if self.early_forward and self.steps == 1:
             raise OptionError("early-forward with steps=1: there is no next forward pass; give --steps 2 or more")
         if self.engine == FLOWS:
@@ -101,7 +111,7 @@ class SimulateOptions(Checked):
                 )
 
 
-_OF_PACKETS: Final = ("control", "order", "mark_bytes", "trim", "lanes", "early_forward", "limited")
+_OF_PACKETS: Final = ("control", "order", "mark_bytes", "trim", "lanes", "early_forward", "limited", "background")
 """Options that engine=flows does not know."""
 
 
@@ -124,7 +134,7 @@ def known() -> Mapping[str, Flag]:
 
 _TAKEN: Final = frozenset({
     "bw", "trunk-bw", "queue", "delay", "topology", "switch", "task", "workers", "systems", "mtu", "loss", "buffer-mb",
-    "steps", "seed", "deadline", "batch", "control", "rank",
+    "steps", "seed", "deadline", "batch", "control", "rank", "background",
 })  # fmt: skip
 """Options of `sumwire-lab run` that a simulation understands."""
 
@@ -150,7 +160,8 @@ def of_run(run: RunOptions) -> SimulateOptions:
     systems = tuple(f"{name}@server" if at_server and parse(name).switched else name for name in run.systems)
     return SimulateOptions(
         systems=systems, model=run.train.task, fabric=fabric, costs=switch, cores=LAB_CORES,
-        rank=run.train.rank, seed=run.train.seed, control=link.control, steps=run.train.max_steps or 1,
+        rank=run.train.rank, seed=run.train.seed, control=link.control, background=run.conditions.background,
+        steps=run.train.max_steps or 1,
         buffer_mb=BUFFER_MB if run.train.buffer_mb is None else run.train.buffer_mb,
     )  # fmt: skip
 

@@ -24,7 +24,7 @@ from sumwire_lab.network import control_plane
 from sumwire_lab.network.fabric import Fabric, HostPlan
 from sumwire_lab.network.shaping import RandomLoss
 from sumwire_lab.network.topology import MininetNetwork
-from sumwire_lab.options.conditions import Conditions
+from sumwire_lab.options.conditions import BACKGROUND_FLOWS, Conditions
 from sumwire_lab.options.run_options import RunOptions
 from sumwire_lab.run.results import StepRecord
 from sumwire_lab.run.session import Session
@@ -112,7 +112,7 @@ def _start_traffic(session: Session, conditions: Conditions, barrier: Path, appl
 def _flow(fabric: Fabric, conditions: Conditions, host: HostPlan) -> int:
     """Bytes per second of one of a host's flows."""
     rate = (fabric.link if fabric.server_behind else fabric.link_of(host)).mbit * 1e6 / 8
-    everybody = conditions.background * rate / traffic.FLOWS
+    everybody = conditions.background * rate / BACKGROUND_FLOWS
     return int(everybody / len(fabric.hosts) if fabric.server_behind else everybody)
 
 

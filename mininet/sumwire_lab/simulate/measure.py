@@ -167,7 +167,7 @@ def _by_packets(
     found = packets.train(
         options.fabric, system, passes, _costs(options, system), steps=options.steps, slots=options.slots,
         seed=options.seed, queues=queues, control=options.control, limited=options.limited,
-        told=progress.told,
+        background=options.background, told=progress.told,
     )  # fmt: skip
     return {
         "step_s": float(np.mean(found.step_s)),

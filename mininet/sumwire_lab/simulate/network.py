@@ -286,6 +286,10 @@ class Network:
         number: int = self._native.sim_flow(self.sim, source, target, control, segment, header, level, rate)
         return number
 
+    def stream(self, flow: int, bytes_per_s: float, message: int, most: int) -> None:
+        """Make a flow cross traffic, in messages of so many bytes, of which ``most`` are under way (native/flows.h)."""
+        self._native.sim_stream(self.sim, flow, message, max(round(PS * message / bytes_per_s), 1), most)
+
     def thread(self) -> int:
         """Add a processor that shares the cores of all."""
         number: int = self._native.sim_processor(self.sim, self._group)

@@ -21,11 +21,12 @@ from sumwire.systems.formula import wire_s
 from sumwire_protocol import constants as p4
 
 from sumwire_lab.errors import LabError, OptionError
+from sumwire_lab.options.conditions import BACKGROUND_BUFFER, BACKGROUND_FLOWS
 from sumwire_lab.options.fabric import Fabric
 from sumwire_lab.options.simulate_options import CONTROLS
 from sumwire_lab.simulate import memory
 from sumwire_lab.simulate.costs import Costs
-from sumwire_lab.simulate.native import NONE
+from sumwire_lab.simulate.native import LEVELS_MOST, NONE
 from sumwire_lab.simulate.network import EXCHANGE, MESSAGE, NEVER, PS, UNTIL_S, HostCosts, Network, Queues, Told
 from sumwire_lab.simulate.systems import System, exchanges_of, tcp_frames
 from sumwire_lab.simulate.workloads import Bucket
@@ -37,6 +38,7 @@ _TCP_HEADERS: Final = TCP_FRAME - TCP_PAYLOAD
 _SLICE_S: Final = 0.003
 _VARIES_FRAMES: Final = 2.0
 _HALVES: Final = 2
+_BITS: Final = 8
 
 
 @dataclass(frozen=True)
@@ -88,11 +90,15 @@ def train(
     queues: Queues = Queues(),  # noqa: B008 - frozen
     control: str = "cubic",
     limited: bool = False,
+    background: float = 0.0,
     told: Told = lambda _seconds, _events: None,
 ) -> Simulated:
-    """Simulate so many steps of all workers of the fabric. ``control``: of flows, see NUMBERS. ``limited``: marks and
-    round trips limit windows. ``told``: see Network.run. Raises LabError if a step never ends, and OptionError where
-    memory or numbers of chunks have no room for it."""
+    """Simulate so many steps of all workers of the fabric.
+
+    ``control``: of flows, see NUMBERS. ``limited``: marks and round trips limit windows. ``background``: share of each
+    host's link that flows to the next host ask for. ``told``: see Network.run. Raises LabError if a step never ends,
+    and OptionError where memory or numbers of chunks have no room for it.
+    """
     if system.late:
         whole = Bucket(sum(one.values for one in passes.sent), passes.backward_s, passes.forward_s)
         # One exchange has no front layers.
@@ -118,6 +124,8 @@ def train(
             _Slots(hosts, system, slots, passes, limited) if system.op else _Messages(hosts, system, passes, control)
         )
         made = _Training(hosts, passes, reduce, steps)
+        # Like all that is not tagged, behind the job's packets where links have levels.
+        _add_background(network, background, control, level=LEVELS_MOST - 1 if system.op else 0)
         if not network.run(told=told):
             if network.totals().next != NEVER:
                 cure = "give fewer steps, a smaller model, or links that are faster or lose less"
@@ -126,6 +134,31 @@ def train(
         return made.measured()
     finally:
         network.close()
+
+
+def _flow(network: Network, ends: tuple[int, int], control: str, level: int = 0) -> int:
+    """Add a TCP flow, or one of another control, in full frames."""
+    header = _TCP_HEADERS + network.fabric.extra_bytes
+    return network.flow(ends, NUMBERS[control], _segment(network.fabric), header, level)
+
+
+def _segment(fabric: Fabric) -> int:
+    """Bytes that a full frame carries."""
+    return fabric.mtu + p4.ETHERNET_BYTES - _TCP_HEADERS
+
+
+def _add_background(network: Network, share: float, control: str, level: int) -> None:
+    """As in the lab: flows from each host to the next."""
+    fabric, segment = network.fabric, _segment(network.fabric)
+    if not share:
+        return
+    # Frames fill the link, not the bytes in them.
+    frame = segment + _TCP_HEADERS + fabric.extra_bytes
+    pace = share * fabric.rate_bit_s / _BITS / BACKGROUND_FLOWS * segment / frame
+    for host in range(fabric.workers):
+        for _ in range(BACKGROUND_FLOWS):
+            flow = _flow(network, (host, (host + 1) % fabric.workers), control, level)
+            network.stream(flow, pace, segment, BACKGROUND_BUFFER)
 
 
 # Chunks of a job are counted in 32 bits.
@@ -240,7 +273,7 @@ class _Messages:
     """By messages between hosts: a ring, halving-doubling or a parameter server."""
 
     def __init__(self, hosts: _Hosts, system: System, passes: Passes, control: str) -> None:
-        self._hosts, self._system, self._control = hosts, system, NUMBERS[control]
+        self._hosts, self._system, self._control = hosts, system, control
         network = self._network = hosts.network
         self._sent = passes.sent
         self._flows: dict[tuple[int, int], int] = {}
@@ -258,8 +291,7 @@ class _Messages:
     def _message(self, source: int, target: int, octets: int, after: tuple[int, ...]) -> int:
         network, key = self._network, (source, target)
         if key not in self._flows:
-            segment = network.fabric.mtu + p4.ETHERNET_BYTES - _TCP_HEADERS
-            self._flows[key] = network.flow(key, self._control, segment, _TCP_HEADERS + network.fabric.extra_bytes)
+            self._flows[key] = _flow(network, key, self._control)
         return network.tasks.add(MESSAGE, self._flows[key], max(octets, 1), self._hosts.trip(after))
 
     def _ring(self, octets: int, after: Sequence[tuple[int, ...]]) -> list[int]:

@@ -75,6 +75,7 @@ uint32_t sim_timer(struct sim *sim, fired *fire, uint32_t who) {
 // Begins: afterwards only sim_run changes anything.
 void sim_start(struct sim *sim) {
   events_ready(sim);
+  flows_start(sim);
   tasks_start(sim);
 }
 

@@ -104,6 +104,9 @@ struct flow {
   uint32_t expected;
   uint64_t received;  // bytes
   uint64_t segments, repeats, timeouts, probes;
+  // Of a stream: bytes of its messages, how many may be on the way, and the time from one message to the next.
+  uint32_t stream_bytes, stream_most, streamer;
+  ps stream_gap;
   union {
     struct cubic cubic;
     struct dctcp dctcp;

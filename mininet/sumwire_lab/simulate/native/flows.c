@@ -23,6 +23,7 @@
 static void pump(struct sim *sim, struct flow *flow, bool one);
 static void timer_fires(struct sim *sim, uint32_t number);
 static void pacer_fires(struct sim *sim, uint32_t number) { pump(sim, &sim->flows[number], false); }
+static void stream_fires(struct sim *sim, uint32_t number);
 
 uint32_t sim_flow(struct sim *sim, uint32_t source, uint32_t target, uint32_t control, uint32_t segment_bytes,
                   uint32_t header_bytes, uint32_t level, uint64_t rate) {
@@ -40,6 +41,21 @@ uint32_t sim_flow(struct sim *sim, uint32_t source, uint32_t target, uint32_t co
     ndp_make(sim, flow);
   }
   return number;
+}
+
+void sim_stream(struct sim *sim, uint32_t number, uint32_t bytes, ps gap, uint32_t most) {
+  struct flow *flow = &sim->flows[number];
+  flow->stream_bytes = bytes;
+  flow->stream_gap = gap;
+  flow->stream_most = most;
+  flow->streamer = sim_timer(sim, stream_fires, number);
+}
+
+void flows_start(struct sim *sim) {
+  for (uint32_t number = 0; number < sim->flow_count; number++) {
+    const struct flow *flow = &sim->flows[number];
+    if (flow->stream_gap) sim_set(sim, flow->streamer, sim_draw(sim) % flow->stream_gap);
+  }
 }
 
 void sim_flow_counts(const struct sim *sim, uint32_t number, uint64_t *counts) {
@@ -207,9 +223,8 @@ static void push(struct flow *flow, struct message message) {
   flow->messages[flow->message_end++ & (flow->message_room - 1)] = message;
 }
 
-void flow_send(struct sim *sim, uint32_t number, uint32_t task) {
-  struct flow *flow = &sim->flows[number];
-  const uint64_t bytes = sim->tasks[task].amount;
+// `task`: ends when the bytes have arrived; NONE for none.
+static void send_message(struct sim *sim, struct flow *flow, uint32_t task, uint64_t bytes) {
   if (!flow->message_room) begin(sim, flow);
   else if (flow->una == flow->end && flow->control != NDP)
     flow_controls[flow->control].resumed(sim, flow, sim->now - flow->sent_at);
@@ -220,6 +235,17 @@ void flow_send(struct sim *sim, uint32_t number, uint32_t task) {
   if (flow->control == NDP) ndp_send(sim, flow);
   else pump(sim, flow, false);
   watch(sim, flow);
+}
+
+void flow_send(struct sim *sim, uint32_t number, uint32_t task) {
+  send_message(sim, &sim->flows[number], task, sim->tasks[task].amount);
+}
+
+static void stream_fires(struct sim *sim, uint32_t number) {
+  struct flow *flow = &sim->flows[number];
+  const uint64_t under_way = (uint64_t)(flow->end - flow->una) * flow->segment_bytes;
+  if (under_way < flow->stream_most) send_message(sim, flow, NONE, flow->stream_bytes);
+  sim_set(sim, flow->streamer, sim->now + flow->stream_gap);
 }
 
 // Returns whether a recovery begins.
@@ -269,7 +295,7 @@ static void arrived(struct sim *sim, struct flow *flow, const struct packet *pac
     const struct message message = flow->messages[flow->message_head & (flow->message_room - 1)];
     if (before(flow->expected, message.end)) break;
     flow->message_head++;
-    task_end(sim, message.task);
+    if (message.task != NONE) task_end(sim, message.task);
   }
 }
 

@@ -16,6 +16,11 @@ enum flow_control { CUBIC, BBR, DCTCP, PFABRIC, NDP, CONTROLS };
 // source's link, for PFABRIC and NDP. What has not arrived yet may be 2^31 segments.
 uint32_t sim_flow(struct sim *sim, uint32_t source, uint32_t target, uint32_t control, uint32_t segment_bytes,
                   uint32_t header_bytes, uint32_t level, uint64_t rate);
+// Makes a flow a stream, before sim_start: cross traffic, which no task waits for. It sends a message of `bytes` every
+// `gap`, from a random moment of the first one on, and leaves one out while `most` bytes are not acknowledged.
+void sim_stream(struct sim *sim, uint32_t flow, uint32_t bytes, ps gap, uint32_t most);
+// Starts all streams.
+void flows_start(struct sim *sim);
 // Sends the bytes of a MESSAGE task over its flow, behind earlier messages, and ends the task when they have arrived.
 void flow_send(struct sim *sim, uint32_t flow, uint32_t task);
 // A SEGMENT, ACK or PULL has arrived at its target.

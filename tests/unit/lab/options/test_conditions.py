@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 from sumwire_lab.errors import LabError, OptionError
-from sumwire_lab.load.traffic import FLOWS
 from sumwire_lab.network.fabric import plan
 from sumwire_lab.network.shaping import RandomLoss
 from sumwire_lab.options.arguments import parser
-from sumwire_lab.options.conditions import Conditions, OfHost
+from sumwire_lab.options.conditions import BACKGROUND_FLOWS, Conditions, OfHost
 from sumwire_lab.options.run_options import LinkOptions, RunOptions, run_options
 from sumwire_lab.run.conditions import traffic_specs
 
@@ -77,7 +76,7 @@ def test_flows_go_round_and_bursts_to_the_first(tmp_path: Path) -> None:
         ("10.0.0.3", "10.0.0.1"),
     ]
     # Half of 100 Mbit/s in bytes, over all flows of a host.
-    assert {s.flow_bytes_per_s * FLOWS for s in specs} == {6_250_000}
+    assert {s.flow_bytes_per_s * BACKGROUND_FLOWS for s in specs} == {6_250_000}
     assert [s.victim for s in specs] == [None, "10.0.0.1", "10.0.0.1"]
     assert {s.burst_bytes for s in specs} == {20_000}
 
@@ -88,7 +87,7 @@ def test_flows_go_to_the_server_behind_the_switch(tmp_path: Path) -> None:
     assert fabric.server is not None
     assert [s.peer for s in specs] == [fabric.server.ip] * 3 + [None]
     # One and a half times 100 Mbit/s in bytes, over all flows of all hosts.
-    assert {s.flow_bytes_per_s * FLOWS * 3 for s in specs} == {18_750_000}
+    assert {s.flow_bytes_per_s * BACKGROUND_FLOWS * 3 for s in specs} == {18_750_000}
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0, -1.0])

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -16,6 +17,7 @@ from sumwire.lowrank.fusion import Phase, make_plan
 from sumwire_lab.cli import main
 from sumwire_lab.errors import OptionError
 from sumwire_lab.network.control_plane import thresholds
+from sumwire_lab.options.conditions import Conditions
 from sumwire_lab.options.fabric import Fabric
 from sumwire_lab.options.run_options import LinkOptions, RunOptions
 from sumwire_lab.options.simulate_options import FLOWS, LAB_CORES, PACKETS, SimulateOptions, of_run, with_values
@@ -141,6 +143,14 @@ def test_a_run_s_congestion_control() -> None:
         LinkOptions(control="cubic;x")
 
 
+def test_a_run_s_background_traffic() -> None:
+    """A step beside it takes longer, as the option tells and not otherwise."""
+    run = RunOptions(systems=("gloo",), conditions=Conditions(background=0.5))
+    assert of_run(run).background == 0.5
+    beside, alone = (measure.rows(replace(of_run(run), background=share))[0]["step_s"] for share in (0.5, 0.0))
+    assert beside > 1.3 * alone
+
+
 def test_a_server_sums_where_a_run_has_one() -> None:
     systems = ("thc", "thc-wide", "gloo")
     found = of_run(RunOptions(systems=systems, switch="aggregator")).systems
@@ -211,6 +221,9 @@ def test_lab_and_simulator_may_be_in_one_grid(tmp_path: Path) -> None:
         ({"cores": 10**9}, "cores=1000000000: must be 0 to 10000"),
         ({"lanes": 8, "slots": 2}, "lanes=8: must divide slots=2 into 2 or more each; give --slots 512"),
         ({"lanes": 3}, "lanes=3: must divide slots=512"),
+        ({"background": 0.5, "workers": 1}, "background=0.5 with workers=1: there is no other host; give more workers"),
+        ({"background": 1}, "background=1: a share of a link, 0 to 0.95"),
+        ({"background": 0.5, "engine": "flows"}, "background=0.5: engine=flows has no packets"),
         ({"early-forward": True}, "early-forward with steps=1: there is no next forward pass; give --steps 2"),
         ({"control": "dctcp"}, "control=dctcp: follows marks; give --mark-bytes"),
         ({"control": "pfabric"}, "control=pfabric: wants queues in its order; give --order smallest"),

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from sumwire_lab.errors import LabError
+from sumwire_lab.options.conditions import BACKGROUND_BUFFER
 from sumwire_lab.options.fabric import Fabric
 from sumwire_lab.options.simulate_options import CONTROLS, ORDERS
 from sumwire_lab.simulate import flows, native
@@ -253,6 +254,48 @@ def test_a_flow_finds_the_end_of_its_host_s_queue() -> None:
         network.tasks.add(MESSAGE, flow, 5_000_000)
         assert network.run()
         assert network.flow_counts(flow)[1] > 0
+
+
+# -- cross traffic -----------------------------------------------------------------------------------------
+
+
+def test_cross_traffic_takes_its_share_of_each_link() -> None:
+    """For a second without a job's packets. ACKs of the next host's flows come on top."""
+    passes = Passes(1.0, 0.0, [Bucket(1, 0.0)])
+    for share in (0.25, 0.5):
+        found = train(GIGABIT, system_of("thc"), passes, NONE, background=share)
+        each_way = found.wire_bytes * found.step_s[0] ** -1 / 2 * 8 / GIGABIT.rate_bit_s
+        assert share * 0.99 < each_way < share * 1.06
+
+
+def test_a_stream_that_is_held_up_does_not_make_up_for_it() -> None:
+    """One of three times the link's rate has no more under way than its buffer, in a queue without an end."""
+    with closing(Network(replace(GIGABIT, workers=2, levels=()), NONE, HostCosts(), waits=True)) as network:
+        flow = network.flow((0, 1), 0, 1448, 66)
+        network.stream(flow, 3 * GIGABIT.rate_bit_s / 8, 1448, BACKGROUND_BUFFER)
+        network.tasks.work(0.1)
+        assert network.run()
+        assert network.flow_counts(flow)[4] == pytest.approx(0.1 * GIGABIT.rate_bit_s / 8 * 1448 / 1514, rel=0.05)
+        assert BACKGROUND_BUFFER / 2 < network.uplink(0).queued < 1.1 * BACKGROUND_BUFFER
+
+
+def test_cross_traffic_holds_up_what_does_not_come_first() -> None:
+    slow = replace(GIGABIT, rate_bit_s=1e8)
+    seconds = {
+        (name, order, share): train(
+            slow, system_of(name), one(200_000), NONE, background=share, slots=32, queues=Queues(order)
+        ).comm_s[0]
+        for name in ("gloo", "thc") for order in ("fifo", "levels") for share in (0.0, 0.5)
+    }  # fmt: skip
+    slower = {key: found / seconds[key[0], key[1], 0.0] for key, found in seconds.items() if key[2]}
+    assert slower["gloo", "levels", 0.5] > 1.5, "both are untagged"
+    assert slower["thc", "fifo", 0.5] > 1.5
+    assert slower["thc", "levels", 0.5] < 1.03
+
+
+def test_a_seed_repeats_cross_traffic() -> None:
+    assert thc(GIGABIT, 100_000, background=0.5, seed=3) == thc(GIGABIT, 100_000, background=0.5, seed=3)
+    assert thc(GIGABIT, 100_000, background=0.5, seed=3) != thc(GIGABIT, 100_000, background=0.5, seed=4)
 
 
 def test_a_packet_under_way_takes_few_bytes() -> None:
