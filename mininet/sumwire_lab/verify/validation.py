@@ -27,6 +27,7 @@ from sumwire_lab.options.conditions import Conditions
 from sumwire_lab.options.recipes import BASELINE
 from sumwire_lab.options.run_options import UNLIMITED, LinkOptions, RunOptions
 from sumwire_lab.options.simulate_options import LAB_CORES, of_run
+from sumwire_lab.run.conditions import apply_conditions
 from sumwire_lab.run.session import open_session
 from sumwire_lab.simulate import packets
 from sumwire_lab.simulate.costs import Measured, costs_of
@@ -54,11 +55,12 @@ class Place:
     topology: str = "star"
     loss: float = 0.0
     delay_ms: float = 0.0
+    background: float = 0.0
 
     @property
     def run(self) -> RunOptions:
         """The lab's options."""
-        conditions = Conditions(loss=self.loss, delay_ms=self.delay_ms)
+        conditions = Conditions(loss=self.loss, delay_ms=self.delay_ms, background=self.background)
         return RunOptions(
             workers=self.workers, link=LinkOptions(self.mbit), topology=self.topology, switch="soft",
             systems=(self.system,), conditions=conditions,
@@ -83,7 +85,7 @@ class Cell:
 
 
 def places() -> list[Place]:
-    """Return all places: stars by workers and rates, trees, losses and long paths."""
+    """Return all places: stars by workers and rates, trees, losses, long paths and cross traffic."""
     stars = [
         Place(system, workers, mbit) for workers, mbit, system in product((2, 4, 8, 16), (10.0, 100.0, 1000.0), SYSTEMS)
     ]
@@ -91,6 +93,7 @@ def places() -> list[Place]:
         *(Place(system, workers, 100.0, "leaf-spine") for workers in (4, 8) for system in SYSTEMS),
         *(Place(system, 4, 100.0, loss=0.01) for system in SYSTEMS),
         *(Place(system, 4, 100.0, delay_ms=5.0) for system in SYSTEMS),
+        *(Place(system, 4, mbit, background=0.5) for mbit in (10.0, 100.0) for system in SYSTEMS),
     ]
     return [*stars, *others]
 
@@ -100,7 +103,7 @@ def measured(place: Place, folder: Path) -> list[float]:
     run = place.run
     kind = None if place.system == BASELINE else switches.choose_for(run)
     told = {"exchange": "all-reduce", "system": place.system, "sizes": SIZES, "repeats": REPEATS}
-    with open_session(run, kind, folder) as session:
+    with open_session(run, kind, folder) as session, apply_conditions(session, run.conditions):
         workers = exchanges(session, told)
     of_sizes = [[worker["sizes"][k] for worker in workers] for k in range(len(SIZES))]
     return [slowest_s(of) for of in of_sizes]
@@ -142,7 +145,7 @@ def predicted(place: Place, values: int, measured_costs: Measured) -> tuple[floa
     known = costs_of(options.costs, system, options.fabric, measured_costs)
     costs = replace(known, cores=options.cores, busy=1.0, apart=0.0)
     passes = packets.Passes(0.0, 0.0, [Bucket(values, 0.0)])
-    found = packets.train(options.fabric, system, passes, costs, steps=REPEATS)
+    found = packets.train(options.fabric, system, passes, costs, steps=REPEATS, background=options.background)
     return median(found.step_s), found.busy / costs.cores
 
 

@@ -4,11 +4,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from sumwire_lab.options.conditions import Conditions
 from sumwire_lab.options.verify_options import TOPICS, VerifyOptions
-from sumwire_lab.verify import scale
+from sumwire_lab.verify import scale, validation
 from sumwire_lab.verify.plan import Verification
 from sumwire_lab.verify.validation import Cell, Place, checks, places
 
@@ -49,3 +52,27 @@ def test_the_grid_has_as_many_cells_as_promised() -> None:
     assert len(places()) * 2 >= 60
     assert {place.workers for place in places()} == {2, 4, 8, 16}
     assert {place.mbit for place in places()} == {10.0, 100.0, 1000.0}
+    assert {place.background for place in places()} == {0.0, 0.5}
+
+
+@pytest.mark.parametrize("place", [Place("gloo", 4, 10.0, loss=0.01), Place("gloo", 4, 10.0, background=0.5)])
+def test_a_place_is_measured_under_its_conditions(
+    place: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """No network is made here."""
+    applied: list[Conditions] = []
+
+    @contextmanager
+    def opened(*_: object) -> Iterator[str]:
+        yield "session"
+
+    @contextmanager
+    def conditions_of(_: object, conditions: Conditions) -> Iterator[None]:
+        applied.append(conditions)
+        yield
+
+    monkeypatch.setattr(validation, "open_session", opened)
+    monkeypatch.setattr(validation, "apply_conditions", conditions_of)
+    monkeypatch.setattr(validation, "exchanges", lambda *_: [{"sizes": [{"seconds": [1.0]}] * len(validation.SIZES)}])
+    assert validation.measured(place, tmp_path) == [1.0] * len(validation.SIZES)
+    assert applied == [Conditions(loss=place.loss, background=place.background)]
