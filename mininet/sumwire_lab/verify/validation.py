@@ -23,6 +23,7 @@ from sumwire.systems.formula import ring_steps
 from sumwire_lab.bench.exchange_worker import exchanges
 from sumwire_lab.bench.timing import slowest_s
 from sumwire_lab.network import switches
+from sumwire_lab.network.shaping import kept
 from sumwire_lab.options.conditions import Conditions
 from sumwire_lab.options.recipes import BASELINE
 from sumwire_lab.options.run_options import UNLIMITED, LinkOptions, RunOptions
@@ -65,6 +66,11 @@ class Place:
             workers=self.workers, link=LinkOptions(self.mbit), topology=self.topology, switch="soft",
             systems=(self.system,), conditions=conditions,
         )  # fmt: skip
+
+    @property
+    def offloads(self) -> bool:
+        """Whether the lab's hosts keep their offloads here, without which packets cost more."""
+        return kept(None if self.system == BASELINE else self.run.switch, self.run)
 
 
 @dataclass(frozen=True)
@@ -109,15 +115,18 @@ def measured(place: Place, folder: Path) -> list[float]:
     return [slowest_s(of) for of in of_sizes]
 
 
-def calibrated(system: str, folder: Path) -> Measured:
-    """Measure what processors cost with a system on this machine. Raises LabError.
+def calibrated(system: str, folder: Path, *, offloads: bool) -> Measured:
+    """Measure what processors cost with a system on this machine, with hosts' offloads or without. Raises LabError.
 
     A long tensor tells the seconds of a value, a short one those of an operation and of a round trip or message.
     """
     kind = None if system == BASELINE else "soft"
     workers = 4
     told = {"exchange": "all-reduce", "system": system, "sizes": _CALIBRATED, "repeats": REPEATS}
-    with open_session(RunOptions(workers=workers, link=LinkOptions(UNLIMITED), switch="soft"), kind, folder) as session:
+    # Where packets are lost, there are no offloads. This session loses none.
+    conditions = Conditions() if offloads else Conditions(loss=0.5)
+    run = RunOptions(workers=workers, link=LinkOptions(UNLIMITED), switch="soft", conditions=conditions)
+    with open_session(run, kind, folder) as session:
         found = exchanges(session, told)
     small, large = ([worker["sizes"][k] for worker in found] for k in range(len(_CALIBRATED)))
     host_s = _each(large, "cpu_each_s") / _CALIBRATED[1]
@@ -184,13 +193,18 @@ def _ranked(cells: Sequence[Cell]) -> tuple[int, int]:
 def validation(v: Verification) -> list[Check]:
     """Measure all places one after the other, and simulate each. Writes the cells to validation.json."""
     cells = []
-    costs: dict[str, Measured] = {name: calibrated(name, v.results / f"calibration-{name}") for name in SYSTEMS}
+    costs: dict[tuple[str, bool], Measured] = {
+        (name, offloads): calibrated(name, v.results / f"calibration-{name}-{offloads}", offloads=offloads)
+        for name in SYSTEMS for offloads in (True, False)
+    }  # fmt: skip
     v.say(f"costs on this machine: {costs}")
     chosen = places()
     for number, place in enumerate(chosen[:: max(1, len(chosen) // v.options.amount(len(chosen)))]):
         seconds = measured(place, v.results / f"validation-{number}")
         for values, measured_s in zip(SIZES, seconds, strict=True):
-            cells.append(Cell(place, values, measured_s, *predicted(place, values, costs[place.system])))
+            cells.append(
+                Cell(place, values, measured_s, *predicted(place, values, costs[place.system, place.offloads]))
+            )
             v.say(f"{place}, {values} values: measured {measured_s:.4f} s, predicted {cells[-1].predicted_s:.4f} s")
     (v.results / CELLS).write_text(json.dumps([as_row(cell) for cell in cells], indent=1) + "\n")
     return checks(cells)

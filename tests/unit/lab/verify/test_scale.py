@@ -76,3 +76,10 @@ def test_a_place_is_measured_under_its_conditions(
     monkeypatch.setattr(validation, "exchanges", lambda *_: [{"sizes": [{"seconds": [1.0]}] * len(validation.SIZES)}])
     assert validation.measured(place, tmp_path) == [1.0] * len(validation.SIZES)
     assert applied == [Conditions(loss=place.loss, background=place.background)]
+
+
+def test_costs_are_measured_with_a_place_s_offloads() -> None:
+    """Hosts have none where the lab loses or delays packets."""
+    without = {(place.loss > 0, place.delay_ms > 0) for place in places() if not place.offloads}
+    assert without == {(True, False), (False, True)}
+    assert all(place.offloads for place in places() if not place.loss and not place.delay_ms)
