@@ -245,8 +245,11 @@ def _cost(name: str) -> Cost:
 
 
 def _apart(name: str, asked: Question, hosts: Mapping[str, HostCost]) -> float:
-    """The formula's constant for packets and for gloo's rings. A hook converts a bucket before its ring and after, and
-    low rank computes on when its factors have come, so nothing of that is hidden."""
+    """Return the share, 0 to 1, of the shorter of wire and processors that is not hidden behind the longer.
+
+    It is the formula's constant for packets and for gloo's rings. A hook converts a bucket before its ring and after,
+    and low rank computes on when its factors have come. Nothing of that is hidden.
+    """
     if name not in LABELS:
         return APART if _cost(name).carried is EVERY_VALUE else 1.0
     gloo_s = hosts[GLOO].value_s * _bucket_bytes(name, asked)[0] / _bucket_bytes(GLOO, asked)[0]

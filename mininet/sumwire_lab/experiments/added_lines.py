@@ -62,18 +62,24 @@ def lines_added(plain: str, changed: str) -> int:
 
 def measured(seeds: Sequence[int], epochs: int = EPOCHS) -> dict[str, Any]:
     """Return the lines added, and the accuracies by script and seed. Raises LabError."""
-    plain = PLAIN.read_text()
-    changed = with_sumwire(plain)
     with tempfile.TemporaryDirectory() as folder:
-        # A script of the package's name would be imported in its place.
-        scripts = {name: Path(folder, f"with_{name}.py") for name in ("gloo", "sumwire", "signs")}
-        for name, text in zip(scripts, (plain, changed, with_signs(plain)), strict=True):
-            scripts[name].write_text(text)
-        accuracies: dict[str, list[float]] = {name: [] for name in scripts}
+        made = scripts(Path(folder))
+        accuracies: dict[str, list[float]] = {name: [] for name in made}
         for seed in seeds:
-            for name, script in scripts.items():
+            for name, script in made.items():
                 accuracies[name].append(_accuracy(script, seed, epochs))
-    return {"lines": lines_added(plain, changed), **accuracies}
+    plain = PLAIN.read_text()
+    return {"lines": lines_added(plain, with_sumwire(plain)), **accuracies}
+
+
+def scripts(folder: Path) -> dict[str, Path]:
+    """Write the three scripts into a folder. Returns their paths by name."""
+    plain, made = PLAIN.read_text(), dict[str, Path]()
+    for name, text in (("gloo", plain), ("sumwire", with_sumwire(plain)), ("signs", with_signs(plain))):
+        # A script of the package's name would be imported in its place.
+        made[name] = folder / f"with_{name}.py"
+        made[name].write_text(text)
+    return made
 
 
 def _accuracy(script: Path, seed: int, epochs: int) -> float:

@@ -148,7 +148,8 @@ def _segment(fabric: Fabric) -> int:
 
 
 def _add_background(network: Network, share: float, control: str, level: int) -> None:
-    """As in the lab: flows from each host to the next."""
+    """Add cross traffic as in the lab: flows from each host to the next, which ask for ``share`` (0 to 1) of its
+    link."""
     fabric, segment = network.fabric, _segment(network.fabric)
     if not share:
         return

@@ -123,7 +123,7 @@ def calibrated(system: str, folder: Path, *, offloads: bool) -> Measured:
     kind = None if system == BASELINE else "soft"
     workers = 4
     told = {"exchange": "all-reduce", "system": system, "sizes": _CALIBRATED, "repeats": REPEATS}
-    # Where packets are lost, there are no offloads. This session loses none.
+    # Hosts of a run with losses have no offloads. No packet is lost here: only apply_conditions sets up losses.
     conditions = Conditions() if offloads else Conditions(loss=0.5)
     run = RunOptions(workers=workers, link=LinkOptions(UNLIMITED), switch="soft", conditions=conditions)
     with open_session(run, kind, folder) as session:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,13 @@ def test_three_lines_are_added_to_a_plain_script() -> None:
     assert added_lines.lines_added(plain, changed) == 3
     assert added_lines.lines_added(plain, added_lines.with_signs(plain)) == 2
     assert added_lines.lines_added("a\nb\n", "a\nc\n") == 2
+
+
+def test_no_script_is_imported_in_place_of_a_package(tmp_path: Path) -> None:
+    """A script's folder comes first on its path."""
+    for name, script in added_lines.scripts(tmp_path).items():
+        assert name in script.stem
+        assert find_spec(script.stem) is None
 
 
 def test_rows_of_sharded_training() -> None:
