@@ -284,11 +284,20 @@ def _started_at(
         supervisor.check_free, address, f"or call job.close() first if it is this script's; or {_elsewhere(told)}"
     )
     check()
+    for port in _workers_ports(description, address):
+        check(port=port, holder="a worker of another job")
     try:
         return description, supervisor.started(supervisor.here("--log-level", "warning"), description, lambda _: None)
     except StartError:
         check()
         raise
+
+
+def _workers_ports(description: Mapping[str, Any], address: str) -> list[int]:
+    """The UDP ports of the workers at this address, of every lane."""
+    config = parse_job(description, 0)
+    lanes = (config.for_lane(lane) for lane in range(len(config.lanes)))
+    return [worker.udp_port for lane in lanes for worker in lane.addresses if worker.ip == address]
 
 
 def _elsewhere(told: Sequence[Mapping[str, Any]]) -> str:

@@ -70,16 +70,18 @@ def over_ssh(host: str, words: Sequence[str]) -> list[str]:
     return ["ssh", "-T", *watchful, "-o", "BatchMode=yes", "--", host, shlex.join(words)]
 
 
-def check_free(address: str, otherwise: str) -> None:
-    """Raise PortTakenError if an aggregator cannot listen at this address of this machine. ``otherwise``: what to
-    do, as the message says, if the program that holds the port is to stay."""
+def check_free(
+    address: str, otherwise: str, *, port: int = p4.SUMWIRE_PORT, holder: str = "another `sumwire up` or aggregator"
+) -> None:
+    """Raise PortTakenError if an aggregator cannot listen at this address of this machine, or a worker at ``port``.
+    ``holder``: who most likely has the port. ``otherwise``: what to do, as the message says, if that is to stay."""
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
-            udp.bind((address, p4.SUMWIRE_PORT))
+            udp.bind((address, port))
     except OSError as error:
         raise PortTakenError(
-            f"UDP port {p4.SUMWIRE_PORT} of {address}: {error.strerror or error}, mostly by another `sumwire up` or "
-            f"aggregator (`ss -lunp 'sport = :{p4.SUMWIRE_PORT}'`): end that; {otherwise}"
+            f"UDP port {port} of {address}: {error.strerror or error}, mostly by {holder} "
+            f"(`ss -lunp 'sport = :{port}'`): end that; {otherwise}"
         ) from error
 
 

@@ -155,9 +155,10 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> dict[str, bool]:
     """Addresses with an aggregator, and whether it shows before another one is started."""
     by_address: dict[str, bool] = {}
 
-    def check_free(address: str, otherwise: str) -> None:
-        if by_address.get(address, False):
-            raise PortTakenError(f"{address} is taken: {otherwise}")
+    def check_free(address: str, otherwise: str, *, port: int = 0, holder: str = "") -> None:
+        place = f"{address}:{port}" if port else address
+        if by_address.get(place, False):
+            raise PortTakenError(f"{place} is taken{holder and f' by {holder}'}: {otherwise}")
 
     def started(_: object, job: dict[str, Any], *__: object) -> str:
         address = str(job["addresses"][0]["aggregator"])
@@ -178,6 +179,19 @@ def test_jobs_of_one_machine_find_places(taken: dict[str, bool], shows: bool) ->
     job = rank_placement._described(JobSource(aggregator="rank0"), ON_ONE_MACHINE, False, found)["description"]
     assert found == ["127.0.0.3"]
     assert [entry["ip"] for entry in job["addresses"]] == ["127.0.0.3"] * 2
+
+
+@pytest.mark.parametrize("worker", [0, 1])
+def test_a_job_makes_way_for_another_job_s_worker(taken: dict[str, bool], worker: int) -> None:
+    """The other job's aggregator is elsewhere, so only the worker's own port is taken."""
+    job = rank_placement._described(JobSource(aggregator="rank0"), ON_ONE_MACHINE, False, [])["description"]
+    port = job["addresses"][worker]["udp_port"]
+    taken[f"127.0.0.1:{port}"] = True
+    found: list[Any] = []
+    rank_placement._described(JobSource(aggregator="rank0"), ON_ONE_MACHINE, False, found)
+    assert found == ["127.0.0.2"]
+    with pytest.raises(PortTakenError, match=f"127.0.0.1:{port} is taken by a worker of another job: or call"):
+        rank_placement._described(JobSource(aggregator="rank0", address="127.0.0.1"), ON_ONE_MACHINE, False, [])
 
 
 @pytest.mark.parametrize("shows", [True, False])
