@@ -78,7 +78,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     apply.add_argument("--force", action="store_true", help="change also jobs that have run since they were admitted")
     status = commands.add_parser("status", help="tables and counters, read back from the switches")
-    job_file = commands.add_parser("job-file", help="write the job file that training hosts read; no network")
+    job_file = commands.add_parser("job-file", help="write the job file that training hosts read")
     job_file.add_argument("--job", metavar="NAME", required=True)
     job_file.add_argument("-o", "--output", metavar="FILE", type=Path, help="default: standard output")
 
@@ -93,11 +93,11 @@ def _parser() -> argparse.ArgumentParser:
     metrics = commands.add_parser("metrics", help="serve what switches have counted as metrics, until Ctrl-C")
     metrics.add_argument("--listen", metavar="[ADDRESS:]PORT", type=_place, required=True, help="where to serve them")
 
-    for command in (apply, status, watch, metrics):
+    for command in (apply, status, job_file, watch, metrics):
         _add_tls(command)
     for command in (apply, watch):
         command.add_argument("--take-over", action="store_true", help="even if another controller is the primary")
-    for command in (apply, status, metrics):
+    for command in (apply, status, job_file, metrics):
         command.add_argument("--p4", metavar="DIR", type=Path, help="compiled program; default: that of Sumwire")
         command.add_argument("--timeout", metavar="SECONDS", type=_seconds, help="for each call to a switch")
     for command in (apply, status):
@@ -264,7 +264,15 @@ def _print_json(files: Sequence[Config | Topology], switches: list[dict[str, Any
 
 
 def _job_file(options: argparse.Namespace) -> int:
-    text = job_json(load_any(options.config), options.job)
+    source = load_any(options.config)
+    if any(job.name == options.job and job.takes_free for job in source.jobs):
+        from sumwire_controller.deploy.operations import with_slots_of
+        from sumwire_controller.deploy.switch import DEFAULT_TIMEOUT_S
+
+        configs = _deployed(options, [source])
+        timeout = options.timeout or DEFAULT_TIMEOUT_S
+        source = with_slots_of(options.job, source, configs, build_dir=options.p4, timeout=timeout)
+    text = job_json(source, options.job)
     if options.output is None:
         print(text, end="")
     else:

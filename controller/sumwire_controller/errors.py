@@ -82,6 +82,14 @@ class PartOfTreeError(ControllerError):
     """The job runs over several switches, so the configuration of one switch does not name all its hosts."""
 
 
+class NoFreeSlotsError(ControllerError):
+    """Fewer slots are free than a job with `slots: {most: N}` needs."""
+
+
+class NotAdmittedError(ControllerError):
+    """A job with `slots: {most: N}` has no slots yet."""
+
+
 class JobFileError(ControllerError):
     """The job file cannot be written."""
 

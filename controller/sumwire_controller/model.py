@@ -102,6 +102,10 @@ class Parent:
     worker: int
 
 
+SLOTS_MIN: Final = 2
+"""A worker keeps half of its slots in flight, so it needs at least two."""
+
+
 @dataclass(frozen=True, slots=True)
 class SlotRange:
     """The slots from `base` to `base + count - 1` of a switch."""
@@ -169,14 +173,16 @@ class WholeJob:
 class Job:
     """One training run, as one switch sees it.
 
-    `workers` are names, in the order of their seats. `parents` are the switches above; a root has none. `spray` (one of
-    SPRAYS) decides to which parent a chunk goes: with "slot", slot s goes to `parents[s mod len(parents)]`.
-    `stands_for` is empty unless a worker has fewer hosts in this job than it stands for; then it has the number of
-    hosts behind each worker. `lanes` is the number of the job's lanes. `derive/lanes.py` makes a separate job of each
-    lane, whose number is `lane`. `workers_min` is the fewest workers that a run may have; None means all. `whole` is
-    for a job with several switches; it is None where only one switch's configuration is known. `blind`: hosts mask what
-    they send. `limit_mbit` is the most that its workers may send into one switch, in Mbit/s; None is any rate. `key`:
-    the 32 bytes from the file `key_file` with which packets get authentication tags; None for none.
+    `workers` are names, in the order of their seats. `takes_free`: the job gets as many slots as are free when it
+    is admitted, and keeps them; `slots.count` is then the most that it may get (`derive/free_slots.py`). `parents`
+    are the switches above; a root has none. `spray` (one of SPRAYS) decides to which parent a chunk goes: with
+    "slot", slot s goes to `parents[s mod len(parents)]`. `stands_for` is empty unless a worker has fewer hosts in
+    this job than it stands for; then it has the number of hosts behind each worker. `lanes` is the number of the
+    job's lanes. `derive/lanes.py` makes a separate job of each lane, whose number is `lane`. `workers_min` is the
+    fewest workers that a run may have; None means all. `whole` is for a job with several switches; it is None where
+    only one switch's configuration is known. `blind`: hosts mask what they send. `limit_mbit` is the most that its
+    workers may send into one switch, in Mbit/s; None is any rate. `key`: the 32 bytes from the file `key_file` with
+    which packets get authentication tags; None for none.
     """
 
     name: str
@@ -196,6 +202,7 @@ class Job:
     blind: bool = False
     limit_mbit: float | None = None
     whole: WholeJob | None = None
+    takes_free: bool = False
     key_file: str | None = None
     key: bytes | None = field(default=None, repr=False)
 

@@ -8,7 +8,7 @@ import logging
 import time
 from collections.abc import Collection, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypedDict, Unpack
 
@@ -31,6 +31,7 @@ from sumwire_controller.deploy.status import Status, queue_cells, summarize
 from sumwire_controller.deploy.switch import DEFAULT_TIMEOUT_S, Loaded, P4Switch, SwitchControl
 from sumwire_controller.derive.desired import upper_first
 from sumwire_controller.derive.entries import Entry, admissions, admits
+from sumwire_controller.derive.free_slots import with_admitted, with_free
 from sumwire_controller.derive.jobs import names_of_lanes, unknown_job, with_lanes
 from sumwire_controller.derive.topology import configs_of
 from sumwire_controller.errors import ReadBackError, RunningJobsError, SwitchRefusedError
@@ -241,8 +242,9 @@ def bring_all_about(
     partial result that goes up finds the switch above ready, and none of an earlier run is still on its way.
     """
     renew = names_of_lanes((job for config, _ in switches for job in config.jobs), renew)
-    configs = [with_lanes(config) for config, _ in switches]
     found = [look(switch, program) for _, switch in switches]
+    settled = with_free([config for config, _ in switches], [one.entries for one in found])
+    configs = [with_lanes(config) for config in settled]
     generations = choose_generations(configs, [one.entries for one in found], renew, now)
     steps = [
         Steps(config, switch, one, chosen, desired := desired_state(config, chosen), plan(desired, one.entries))
@@ -291,14 +293,43 @@ def _status(config: Config, program: Program, timeout: float) -> Status:
         if loaded is None or not loaded.wanted:
             return Status(config.switch.name, program_runs=False, program=loaded.name if loaded else "")
         entries = switch.entries(program)
+        (settled,) = with_admitted([config], [entries])
         return summarize(
-            with_lanes(config),
+            with_lanes(settled),
             entries,
             verdicts=switch.counter(program.verdicts_id),
             rejects=switch.counter(program.rejects_id),
             workers=switch.worker_counters(program),
             queues=switch.counter(program.queues_id, queue_cells(entries)),
         )
+
+
+def with_slots_of(
+    job: str,
+    source: Config | Topology,
+    configs: Sequence[Config],
+    *,
+    build_dir: Path | str | None = None,
+    timeout: float = DEFAULT_TIMEOUT_S,
+) -> Config | Topology:
+    """Ask the switches for the slots of a job that takes what is free.
+
+    Returns `source` with these slots, or as it is if the switches have not admitted the job. `configs` are those of its
+    switches.
+
+    :raises ArtifactError, SwitchError: as for `apply`.
+    """
+    program = Program.load(build_dir)
+    there = [config for config in configs if any(one.name == job for one in config.jobs)]
+    with ExitStack() as sessions:
+        switches = [sessions.enter_context(P4Switch(one.switch, timeout, read_only=True)) for one in there]
+        held = [look(switch, program).entries for switch in switches]
+    slots = {one.id: one.slots for config in with_admitted(there, held) for one in config.jobs if not one.takes_free}
+    jobs = (
+        replace(one, slots=slots[one.id], takes_free=False) if one.name == job and one.id in slots else one
+        for one in source.jobs
+    )
+    return replace(source, jobs=tuple(jobs))
 
 
 def read_all_status(

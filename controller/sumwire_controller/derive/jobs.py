@@ -16,7 +16,7 @@ from typing import Any, Final
 from sumwire_protocol.constants import PRIORITIES
 
 from sumwire_controller.derive.topology import job_tree, roots_of
-from sumwire_controller.errors import PartOfTreeError, UnknownJobError
+from sumwire_controller.errors import NotAdmittedError, PartOfTreeError, UnknownJobError
 from sumwire_controller.model import AggregatorAddress, Config, Host, Job, SlotRange, Topology, Worker
 
 LANES_MAX: Final = PRIORITIES
@@ -76,11 +76,17 @@ def job_description(source: Config | Topology, name: str) -> dict[str, Any]:
     key, never the key.
 
     :raises UnknownJobError: the configuration has no such job.
+    :raises NotAdmittedError: the job takes what is free, and `source` does not say what it got.
     :raises PartOfTreeError: the job runs over several switches and `source` is the configuration of only one.
     """
     job = next((job for job in source.jobs if job.name == name), None)
     if job is None:
         raise unknown_job(name, [job.name for job in source.jobs])
+    if job.takes_free:
+        raise NotAdmittedError(
+            f"job {name!r}: it takes the slots that are free, and its switches have not admitted it; "
+            "run `sumwire-controller apply CONFIG` first"
+        )
     addresses = _in_tree(source, job) if isinstance(source, Topology) else _at_one_switch(source, job)
     lanes = lane_jobs(job)
     description: dict[str, Any] = {

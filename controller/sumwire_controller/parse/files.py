@@ -55,6 +55,7 @@ _TREE_JOB_KEYS: Final = ("name", "id", "ops", "workers", "quorum", "slots", *_OP
 _JOB_KEYS: Final = (*_TREE_JOB_KEYS, "parents", "stands_for")
 _PARENT_KEYS: Final = ("port", "ip", "mac", "worker")
 _SLOT_KEYS: Final = ("base", "count")
+_FREE_SLOT_KEYS: Final = ("most",)
 _DEGRADE_KEYS: Final = ("seed", "share", "mode")
 _QUEUE_KEYS: Final = ("port", "rate_mbit", "mark_bytes", "drop_bytes", "drop_all_bytes", "trim")
 _THC_KEYS: Final = ("bits", "p", "table", "granularity")
@@ -130,7 +131,7 @@ def read_job(
     limit = read.number("limit_mbit") if "limit_mbit" in given else None
     spray = read.text("spray") if "spray" in given else SPRAYS[0]
     slots_node = read.node("slots")
-    slots = _slots(slots_node, f"{path}.slots", log) if slots_node else None
+    slots, takes_free = _slots(slots_node, f"{path}.slots", log) if slots_node else (None, False)
     thc_node = read.node("thc") if "thc" in given else None
     wants_table = thc_node is not None or "thc" in (ops or ())
     degrade_node = read.node("degrade") if "degrade" in given else None
@@ -148,7 +149,9 @@ def read_job(
         return None
     above = tuple(filter(None, parents))
     job = Job(name, number, ops, workers, quorum, slots, thc, above, stands_for, lanes, spray, degrade)
-    return replace(job, workers_min=workers_min, blind=blind, limit_mbit=limit, key_file=key_file, key=key)
+    return replace(
+        job, takes_free=takes_free, workers_min=workers_min, blind=blind, limit_mbit=limit, key_file=key_file, key=key
+    )
 
 
 def _key(name: str, path: str, log: Log) -> bytes | None:
@@ -167,11 +170,15 @@ def _parent(node: YamlNode, path: str, log: Log) -> Parent | None:
     return parent
 
 
-def _slots(node: YamlNode, path: str, log: Log) -> SlotRange | None:
+def _slots(node: YamlNode, path: str, log: Log) -> tuple[SlotRange | None, bool]:
+    """The slots, and whether they are the most that the job takes of what is free."""
     read = MappingReader(node, path, log)
-    slots = built(SlotRange, read.integer("base"), read.integer("count"))
-    read.finish(_SLOT_KEYS)
-    return slots
+    takes_free = read.has("most")
+    slots = built(
+        SlotRange, *((0, read.integer("most")) if takes_free else (read.integer("base"), read.integer("count")))
+    )
+    read.finish(_FREE_SLOT_KEYS if takes_free else _SLOT_KEYS)
+    return slots, takes_free
 
 
 def _thc(node: YamlNode | None, path: str, log: Log, hosts: int | None) -> Thc | None:

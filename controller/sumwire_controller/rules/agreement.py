@@ -97,6 +97,7 @@ _AGREED: Final[dict[str, Callable[[Job], object]]] = {
     "name": lambda job: job.name,
     "ops": lambda job: sorted(job.ops),
     "slots.count": lambda job: job.slots.count,
+    "slots.most": lambda job: job.takes_free,
     "lanes": lambda job: job.lanes,
     "spray": lambda job: job.spray,
     "thc": lambda job: job.thc,

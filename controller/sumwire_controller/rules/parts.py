@@ -26,9 +26,9 @@ from sumwire_controller.model import (
     MAC_PATTERN,
     MAC_RULE,
     OP_CODES,
+    SLOTS_MIN,
     SPRAYS,
     Job,
-    SlotRange,
     Switch,
     Thc,
     VirtualQueue,
@@ -124,8 +124,6 @@ def degrade_rules(path: str, job: Job, elsewhere: str) -> Iterator[Problem]:
 
 JOB_ID_MAX: Final = (1 << 15) - 2
 """A job's multicast group is its id + 1, and bmv2's P4Runtime server reserves the groups from 2^15 on."""
-SLOTS_MIN: Final = 2
-"""A worker keeps half of its slots in flight, so it needs at least two."""
 LIMIT_LEAST: Final = 0.01
 LIMIT_MOST: Final = ((1 << 32) - 1) / RATE_PER_MBIT
 _UDP_PORT_MAX: Final = (1 << 16) - 1
@@ -141,7 +139,7 @@ def lane_rules(path: str, job: Job) -> Iterator[Problem]:
     elif job.ids[-1] > JOB_ID_MAX:
         rule = f"the last of its {job.lanes} lanes would have the id {job.ids[-1]}: at most {JOB_ID_MAX}"
         yield Problem(path, "id", job.id, rule)
-    yield from _slots(f"{path}.slots", job.slots, job.lanes)
+    yield from _slots(f"{path}.slots", job)
     if job.spray not in SPRAYS:
         yield Problem(path, "spray", job.spray, f"must be {' or '.join(SPRAYS)}")
     if job.limit_mbit is not None and not LIMIT_LEAST <= job.limit_mbit / job.lanes <= LIMIT_MOST:
@@ -149,14 +147,20 @@ def lane_rules(path: str, job: Job) -> Iterator[Problem]:
         yield Problem(path, "limit_mbit", job.limit_mbit, rule)
 
 
-def _slots(path: str, slots: SlotRange, lanes: int) -> Iterator[Problem]:
-    if slots.count < SLOTS_MIN:
-        yield Problem(path, "count", slots.count, f"must be at least {SLOTS_MIN}: half of them are in flight")
-    elif slots.count % lanes:
-        yield Problem(path, "count", slots.count, f"must be a multiple of {lanes}, so that all lanes have equally many")
-    elif slots.count // lanes < SLOTS_MIN:
+def _slots(path: str, job: Job) -> Iterator[Problem]:
+    field, count, lanes = slots_field(job), job.slots.count, job.lanes
+    if count < SLOTS_MIN:
+        yield Problem(path, field, count, f"must be at least {SLOTS_MIN}: half of them are in flight")
+    elif count % lanes:
+        yield Problem(path, field, count, f"must be a multiple of {lanes}, so that all lanes have equally many")
+    elif count // lanes < SLOTS_MIN:
         rule = f"must be at least {SLOTS_MIN * lanes}: {SLOTS_MIN} for each of {lanes} lanes"
-        yield Problem(path, "count", slots.count, rule)
+        yield Problem(path, field, count, rule)
+
+
+def slots_field(job: Job) -> str:
+    """Return the field of `slots` that says how many."""
+    return "most" if job.takes_free else "count"
 
 
 def divides_equally(job: Job, roots: int) -> bool:
@@ -275,19 +279,20 @@ def _jumbo_rules(path: str, job: Job) -> Iterator[Problem]:
     if job.key is not None or job.blind:
         rule = f"must not have {JUMBO.name} in a blind job or one with a key, whose packets are short: leave it out"
         yield Problem(path, "ops", list(job.ops), rule)
-    if job.slots.end > JUMBO_SLOTS:
+    if job.slots.end > JUMBO_SLOTS and not job.takes_free:
         rule = f"slots {job.slots.base}..{job.slots.end - 1}: with op {JUMBO.name} must be below {JUMBO_SLOTS}"
         yield Problem(path, "slots", f"{job.slots.base}..{job.slots.end - 1}", rule)
 
 
-def slot_rules(path: str, slots: SlotRange) -> Iterator[Problem]:
+def slot_rules(path: str, job: Job) -> Iterator[Problem]:
     """Rule: the slots are within the switch's. `rules/lanes.py` checks how many slots a job needs."""
+    slots = job.slots
     if slots.base < 0:
         yield Problem(path, "base", slots.base, "must be 0 or more")
     if slots.end > SLOTS_TOTAL:
         beyond = f"slots {slots.base}..{slots.end - 1} end beyond the switch's {SLOTS_TOTAL}"
         rule = f"{beyond}: must be at most {max(SLOTS_TOTAL - slots.base, 0)} from this base on"
-        yield Problem(path, "count", slots.count, rule)
+        yield Problem(path, slots_field(job), slots.count, rule)
 
 
 def thc_rules(path: str, thc: Thc, workers: int) -> Iterator[Problem]:
@@ -377,7 +382,8 @@ def below_fit(path: str, field: str, job: Job, hosts: int, switch: str) -> Itera
 
 def overlaps(jobs: list[tuple[str, Job]]) -> Iterator[tuple[Job, Job, Problem]]:
     """Yield every pair of jobs whose slots overlap. The caller adds the cure."""
-    for (path, job), (other_path, other) in combinations(reversed(jobs), 2):
+    fixed = [(path, job) for path, job in jobs if not job.takes_free]
+    for (path, job), (other_path, other) in combinations(reversed(fixed), 2):
         if job.slots.base < other.slots.end and other.slots.base < job.slots.end:
             shown = f"{job.slots.base}..{job.slots.end - 1}"
             rule = f"overlaps slots {other.slots.base}..{other.slots.end - 1} of {other_path} ({other.name})"

@@ -39,6 +39,7 @@ from sumwire_controller.rules.parts import (
     quorum_rules,
     repeated,
     slot_rules,
+    slots_field,
     switch_rules,
     thc_rules,
 )
@@ -161,7 +162,7 @@ def _job(path: str, job: Job, draft: Draft) -> Iterator[Problem]:
     yield from quorum_rules(path, job, elsewhere)
     yield from fewer_rules(path, job, elsewhere)
     yield from degrade_rules(path, job, elsewhere)
-    yield from slot_rules(f"{path}.slots", job.slots)
+    yield from slot_rules(f"{path}.slots", job)
     yield from _parents(path, job, draft)
     yield from _weights(path, job, members)
     hosts = sum(job.stands_for) if job.stands_for else sum(worker.weight for worker in members.values())
@@ -209,7 +210,7 @@ def _parents(path: str, job: Job, draft: Draft) -> Iterator[Problem]:
     elif parents and not divides_equally(job, len(parents)):
         multiple = multiple_for(job, len(parents))
         rule = f"must be a multiple of {multiple}, the number of parents, so that each has equally many slots"
-        yield Problem(f"{path}.slots", "count", job.slots.count, rule)
+        yield Problem(f"{path}.slots", slots_field(job), job.slots.count, rule)
     ports = {worker.port: worker.name for worker in _members(job, draft).values()}
     for parent_path, parent in parents:
         yield from _parent(parent_path, parent, draft)

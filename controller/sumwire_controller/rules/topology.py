@@ -34,6 +34,7 @@ from sumwire_controller.rules.parts import (
     quorum_rules,
     repeated,
     slot_rules,
+    slots_field,
     switch_rules,
     thc_rules,
 )
@@ -93,7 +94,7 @@ def _roots(path: str, job: Job, roots: tuple[str, ...]) -> Iterator[Problem]:
         rule = (
             f"must be a multiple of {multiple_for(job, len(roots))}, so that {', '.join(roots)} have equally many slots"
         )
-        yield Problem(f"{path}.slots", "count", job.slots.count, rule)
+        yield Problem(f"{path}.slots", slots_field(job), job.slots.count, rule)
 
 
 def _seats(path: str, tree: JobTree) -> Iterator[Problem]:
@@ -263,7 +264,7 @@ def _job(path: str, job: Job, draft: TopologyDraft) -> Iterator[Problem]:
         yield from fewer_rules(path, job, elsewhere="")
     yield from degrade_rules(path, job, elsewhere="")
     yield from hosts_fit(path, job, len(job.workers))
-    yield from slot_rules(f"{path}.slots", job.slots)
+    yield from slot_rules(f"{path}.slots", job)
     if job.thc is not None:
         yield from thc_rules(f"{path}.thc", job.thc, len(job.workers))
 

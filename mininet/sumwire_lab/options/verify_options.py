@@ -71,7 +71,7 @@ TOPICS: Final[Mapping[str, Topic]] = {
     ),
     "scale": Topic(
         "check the simulator of large networks",
-        ("analytic", "host", "connections", "other", "engine", "days", "engines", "slots", "validation"),
+        ("analytic", "host", "connections", "other", "engine", "days", "engines", "slots", "free-slots", "validation"),
         flags=("rows", "quick"),
         part=20,
     ),

@@ -8,7 +8,7 @@ import os
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -41,6 +41,8 @@ class Session:
     folder: Path
     job_files: dict[str, Path]
     """Job files by job name; empty with kernel bridges."""
+    grpc: Mapping[str, str] = field(default_factory=dict)
+    """The P4Runtime address of each P4 switch."""
     aggregator: subprocess.Popen[bytes] | None = None
     """The software aggregator's process, if it takes the switch's place."""
     metrics: MetricsSockets | None = None
@@ -227,10 +229,10 @@ def open_session(
         session = Session(fabric, network, ledger, folder, {}, metrics=metrics, link_mbit=options.link.known_mbit)
         session.trace = folder / "trace-{worker}.json" if options.trace else None
         if processes:
-            grpc = {name: process.grpc for name, process in processes.items()}
+            session.grpc = {name: process.grpc for name, process in processes.items()}
             # A switch before a server only forwards.
             own = [] if behind else fitted(jobs(fabric), kind)
-            session.job_files = control_plane.install(fabric, grpc, folder, own, queues(fabric))
+            session.job_files = control_plane.install(fabric, session.grpc, folder, own, queues(fabric))
         if fabric.server is not None:
             session.job_files = control_plane.describe(fabric, folder, jobs(fabric))
             stack.callback(session.stop_aggregator)

@@ -66,7 +66,7 @@ class SlotJob:
 class Running:
     """A job on the switch. ``need``: the slots that its links can use. ``server``: how many times as long its chunks
     would take if all went to its server. ``left``: steps still to do. ``pace``: what it has now. ``still_s``: seconds
-    until it moves again."""
+    until it moves again. ``held``: the slots that it keeps."""
 
     number: int
     job: SlotJob
@@ -76,6 +76,7 @@ class Running:
     left: float
     pace: float = 0.0
     still_s: float = 0.0
+    held: int = 0
     began_s: float = math.inf
     times: dict[float, float] = field(default_factory=dict)
 
@@ -114,6 +115,18 @@ def quota(jobs: Sequence[Running], pool: Pool) -> Sequence[float]:
         free -= 0 if waits else asked
     by_number = dict(paces)
     return [by_number[job.number] for job in jobs]
+
+
+def free(jobs: Sequence[Running], pool: Pool) -> Sequence[float]:
+    """A job gets what is free when it comes, at most its need, and keeps it. If nothing is free, it waits. The
+    controller's `slots: {most: N}` does this."""
+    left, paces = pool.slots, {}
+    for job in sorted(jobs, key=lambda one: (one.pace == 0, one.number)):
+        got = job.held or min(job.need, left)
+        left -= got
+        job.held = got if got >= _SLOTS_LEAST else 0
+        paces[job.number] = _share(job.held, job)
+    return [paces[job.number] for job in jobs]
 
 
 def shared(jobs: Sequence[Running], pool: Pool) -> Sequence[float]:
@@ -199,14 +212,15 @@ def _speed(job: Running, slots: int) -> float:
 
 def _share(slots: int, job: Running) -> float:
     """One chunk needs two slots."""
-    return min(1.0, slots / job.need) if slots >= 2 else 0.0
+    return min(1.0, slots / job.need) if slots >= _SLOTS_LEAST else 0.0
 
 
+_SLOTS_LEAST: Final = 2
 _HALVINGS: Final = 60
 _PARTS: Final = 128
 
 RULES: Final[Mapping[str, Allocate]] = {
-    "static": static, "quota": quota, "shared": shared, "preempted": preempted, "useful": useful,
+    "static": static, "quota": quota, "free": free, "shared": shared, "preempted": preempted, "useful": useful,
     "least-left": least_left, "worth": worth,
 }  # fmt: skip
 

@@ -46,6 +46,14 @@ def test_a_quota_is_the_whole_need_or_nothing() -> None:
     assert paces("quota", running(0, 500, 1)) == [100 / 500]
 
 
+def test_free_slots_are_kept() -> None:
+    first, second, third = running(0, 80, 100), running(1, 80, 10), running(2, 80, 1)
+    pool = Pool(slots=100, jobs=2)
+    assert RULES["free"]([first, second, third], pool) == [1, 20 / 80, 0]
+    # The second job does not get more when the first has ended; the third, which waited, gets the rest.
+    assert RULES["free"]([second, third], pool) == [20 / 80, 1]
+
+
 def test_useful_shares_are_no_more_than_the_need() -> None:
     assert paces("useful", running(9, 20, 1), LONG, SHORT) == pytest.approx([1, 40 / 80, 40 / 80])
     assert paces("useful", LONG) == [1]
@@ -159,6 +167,7 @@ def test_worth_wins_where_slots_are_scarce(seed: int, gap_s: float) -> None:
     pool = Pool(rate_bit_s=1e11, delay_s=2e-5)
     found = {rule: play(jobs, rule, pool) for rule in RULES}
     assert found["static"].mean_s / found["worth"].mean_s >= 1.3
+    assert found["static"].mean_s / found["free"].mean_s >= 1.3 or gap_s == 0
     assert found["worth"].mean_s <= 1.001 * min(one.mean_s for one in found.values())
     assert found["worth"].fairness > found["static"].fairness
 
@@ -175,7 +184,7 @@ def test_no_rule_wins_where_there_are_slots_for_all(seed: int, rate_bit_s: float
     ("wrong", "told"),
     [
         (lambda: play([], "static", POOL), "jobs=0: must be at least one"),
-        (lambda: play(drawn_jobs(1), "first", POOL), "rule=first: known are static, quota, shared"),
+        (lambda: play(drawn_jobs(1), "first", POOL), "rule=first: known are static, quota, free, shared"),
         (lambda: play(drawn_jobs(1), "static", Pool(system="tcp")), "systems=tcp: known are"),
         (lambda: play([SlotJob(0.0, "alexnet", 4, 1)], "static", POOL), "model=alexnet: known are"),
         (lambda: play(drawn_jobs(1), "static", Pool(slots=20, jobs=20)), "slots=20: must be enough for one job"),
