@@ -117,7 +117,7 @@ def quota(jobs: Sequence[Running], pool: Pool) -> Sequence[float]:
     return [by_number[job.number] for job in jobs]
 
 
-def free(jobs: Sequence[Running], pool: Pool) -> Sequence[float]:
+def free_on_arrival(jobs: Sequence[Running], pool: Pool) -> Sequence[float]:
     """A job gets what is free when it comes, at most its need, and keeps it. If nothing is free, it waits. The
     controller's `slots: {most: N}` does this."""
     left, paces = pool.slots, {}
@@ -220,7 +220,7 @@ _HALVINGS: Final = 60
 _PARTS: Final = 128
 
 RULES: Final[Mapping[str, Allocate]] = {
-    "static": static, "quota": quota, "free": free, "shared": shared, "preempted": preempted, "useful": useful,
+    "static": static, "quota": quota, "free": free_on_arrival, "shared": shared, "preempted": preempted, "useful": useful,
     "least-left": least_left, "worth": worth,
 }  # fmt: skip
 

@@ -165,7 +165,9 @@ def _slots(v: Verification) -> list[Check]:
     return [
         at_least(label, min(gains["free"]), _GAIN_LEAST),
         at_least(
-            f"20 jobs on one switch: mean completion time, static shares / {best}, worst seed", min(gains[best]), _GAIN_LEAST
+            f"20 jobs on one switch: mean completion time, static shares / {best}, worst seed",
+            min(gains[best]),
+            _GAIN_LEAST,
         ),
         reported("20 jobs on one switch: static shares / each rule, mean of the seeds", _rounded(gains)),
     ]
