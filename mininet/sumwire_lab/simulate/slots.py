@@ -220,8 +220,8 @@ _HALVINGS: Final = 60
 _PARTS: Final = 128
 
 RULES: Final[Mapping[str, Allocate]] = {
-    "static": static, "quota": quota, "free": free_on_arrival, "shared": shared, "preempted": preempted, "useful": useful,
-    "least-left": least_left, "worth": worth,
+    "static": static, "quota": quota, "free": free_on_arrival, "shared": shared, "preempted": preempted,
+    "useful": useful, "least-left": least_left, "worth": worth,
 }  # fmt: skip
 
 
