@@ -4,8 +4,7 @@
 // An exchange of a worker, as a target of libFuzzer: the C that receives results, checks their tags, puts them in their
 // places and sends what they allow, beside a kernel and a switch that the input plays.
 //
-// Without a key C goes on alone, by the fast path; with one its parts are called one after the other, as Python does.
-// What Python does in between, retransmissions, is done here.
+// C goes on alone, by the fast path, with a key and without. What Python does in between, retransmissions, is done here.
 #define _GNU_SOURCE
 #include "constants.h"
 
@@ -219,6 +218,14 @@ static uint64_t cut(void *trains, const int64_t *rows, uint64_t count, uint64_t 
   return trains_cut(trains, rows, count, longest);
 }
 
+static void write_tags(const void *key, uint8_t *rows, uint64_t row_bytes, const int64_t *numbers, uint64_t count) {
+  tags_write(key, rows, row_bytes, numbers, count);
+}
+
+static uint64_t check_tags(const void *key, const void *messages, uint64_t count) {
+  return tags_check(key, messages, count);
+}
+
 static void prepare(struct input *input) {
   world.now = 1;
   world.batch = 1 + take8(input) % BATCH_MOST;
@@ -227,7 +234,8 @@ static void prepare(struct input *input) {
   world.socket = (struct fast_path_socket){
       .collect = collect, .arrivals = &world.arrivals, .filled = &world.arrivals.filled, .marked = &world.arrivals.marked,
       .cut = cut, .trains = &world.trains, .out = world.out, .collect_ns = 3000000, .row_bytes = world.trains.row_bytes,
-      .batch = world.batch};
+      .batch = world.batch, .write_tags = write_tags, .check_tags = check_tags,
+      .key = world.key.present ? &world.key : NULL, .rows = world.rows};
 }
 
 static void release(void) {
@@ -278,34 +286,6 @@ static void lend(struct input *input) {
   path->error = 0;
 }
 
-// The steps of the fast path as Python takes them in a job with a key.
-static void step(struct input *input) {
-  struct fast_path *path = &world.path;
-  const struct tags_messages in = {world.memory, world.message_bytes, world.messages.lengths, world.messages.length_bytes,
-                                   world.messages.segments, world.messages.segment_bytes};
-  const uint64_t room = path->most_in_flight > path->in_flight ? path->most_in_flight - path->in_flight : 0;
-  uint64_t sent = steady_send(&world.exchange, path->taken, path->to, room, path->filled, (int64_t)path->landing.end,
-                              world.now);
-  const int64_t *rows = world.exchange.ready + path->taken;
-  path->taken += sent;
-  path->landing.end += sent;
-  path->in_flight += sent;
-  tags_write(&world.key, world.rows, world.trains.row_bytes, rows, sent);
-  while (sent) {
-    const uint64_t messages = trains_cut(&world.trains, rows, sent, path->longest_train);
-    sendmmsg(0, world.out, (unsigned)messages, 0);
-    rows += world.trains.rows;
-    sent -= world.trains.rows;
-  }
-  if (arrivals_collect(&world.arrivals, 0, take8(input) % (world.batch + 1), 3000000)) return;
-  const uint64_t wrong = tags_check(&world.key, &in, world.arrivals.filled);
-  const uint64_t count = wrong ? 0 : runs_take(&world.messages, world.arrivals.filled, &world.run);
-  if (!count) return;
-  path->to = steady_land(&world.exchange, world.run.first, world.run.first + count, path->to, &path->landing);
-  path->in_flight -= count;
-  while (path->prefix < world.run.chunks && world.exchange.landed[path->prefix]) path->prefix++;
-}
-
 static void check(void) {
   const struct fast_path *path = &world.path;
   uint64_t flying = 0;
@@ -326,8 +306,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   for (int call = 0; call < CALLS_MOST && !is_over(input) && world.path.prefix < world.run.chunks; call++) {
     lend(input);
     const uint8_t form = take8(input);
-    if (world.key.present) step(input);
-    else if (form & 1) fast_path_send(&world.path);
+    if (form & 1) fast_path_send(&world.path);
     else fast_path_run(&world.path);
     check();
     if (form & 2) send_again(1 + (form >> 2) % RESENT_MOST);

@@ -170,7 +170,8 @@ class FastPath:
         self._connection = connection
         self._run, self._send = library.fast_path_run, library.fast_path_send
         runs = self._runs = Runs(library, places, buffers, steady.flying)
-        self._socket = library.fast_path_socket(*compiled, link.packet_bytes, socket.batch, link.udp.fileno())
+        where = link.packet_bytes, socket.batch, link.udp.fileno()
+        self._socket = library.fast_path_socket(*compiled, *where, *link.compiled_tags)
         parts = self._socket, runs.messages, runs.exchange, steady.exchange
         self._state = library.fast_path(*map(ctypes.addressof, parts), spread=SPREAD_ROUNDS * window.slots)
         self._state.adaptive = window.options.adaptive_retries
@@ -191,7 +192,7 @@ class FastPath:
         state.longest_train = 1 << min(connection.pace.train, link.socket.joined).bit_length() - 1
         state.longest_in = link.socket.longest_in
         state.results = state.messages_in = state.messages_out = state.sent = state.held = state.round_trips = 0
-        state.error = 0
+        state.error = state.forged = 0
         outcome: Outcome = _OUTCOMES[self._run(state) if receive else self._send(state)]
         window.take_back(state)
         self._count(state)
@@ -208,6 +209,7 @@ class FastPath:
         """Note what C has received and sent."""
         stats, link = self._connection.stats, self._connection.link
         messages_in, messages_out = state.messages_in, state.messages_out
+        stats.forged += state.forged
         if messages_in:
             link.socket.messages_received += messages_in
             link.socket.longest_in = state.longest_in
@@ -222,8 +224,7 @@ class FastPath:
 
 
 def _fast_path_of(connection: Connection, buffers: Buffers) -> FastPath | None:
-    """None if Python does everything: C knows one clock and no tags, and results that others may ask for are kept by
-    Python."""
+    """None if Python does everything: C knows one clock, and results that others may ask for are kept by Python."""
     if connection.window.steady is None or connection.catch_up is not None or connection.clock is not time.monotonic:
         return None
     link = connection.link

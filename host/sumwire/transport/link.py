@@ -206,7 +206,13 @@ class Link:
     @functools.cached_property
     def compiled(self) -> Compiled | None:
         """What C needs to send and receive on this socket; None if Python must look at each message."""
-        return None if self._tags is not None else self.socket.compiled
+        return self.socket.compiled
+
+    @property
+    def compiled_tags(self) -> tuple[int, int, int, int]:
+        """What C needs for the tags of packets: functions, key and loaded packets; zeros for a job without a key."""
+        tags = None if self._tags is None else self._tags.compiled
+        return (0, 0, 0, 0) if tags is None else (*tags, self._rows.ctypes.data)
 
     def failed(self, number: int, *, sending: bool) -> int:
         """Handle an error that C has met. Returns how many packets are lost by it, from the first that were to be sent.

@@ -8,9 +8,10 @@ slowly.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
 from ipaddress import IPv4Address
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -136,6 +137,14 @@ def without_tags(rows: NDArray[np.uint8], sizes: NDArray[np.uint32]) -> NDArray[
     return np.where(bare, sizes, np.maximum(sizes, p4.TAG_BYTES) - p4.TAG_BYTES).astype(np.uint32)
 
 
+class CompiledTags(NamedTuple):
+    """Addresses: of the C functions that write and check tags, and of the key that both get."""
+
+    write: int
+    check: int
+    key: int
+
+
 class Tags:
     """The tags of a job's packets between this worker and its switch, or between two workers.
 
@@ -162,6 +171,17 @@ class Tags:
         self._library.tags_write(
             self._key.ctypes.data, rows.ctypes.data, rows.shape[1], contiguous.ctypes.data, len(contiguous)
         )
+
+    @property
+    def compiled(self) -> CompiledTags | None:
+        """Return what other C code needs for :meth:`write` and :meth:`check_messages`; None if numpy does it."""
+        library = self._library
+        if library is None:
+            return None
+        write, check = (
+            ctypes.cast(one, ctypes.c_void_p).value or 0 for one in (library.tags_write, library.tags_check)
+        )
+        return CompiledTags(write, check, self._key.ctypes.data)
 
     def tagged(self, packet: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """Return one packet, uint8 (bytes,), with its tag behind it."""

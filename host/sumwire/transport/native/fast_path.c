@@ -25,6 +25,11 @@ struct fast_path_socket {
   uint64_t row_bytes;
   uint64_t batch;
   int descriptor;
+  // Of a job with a key, else NULL: packets get tags, and messages are checked.
+  void (*write_tags)(const void *key, uint8_t *rows, uint64_t row_bytes, const int64_t *numbers, uint64_t count);
+  uint64_t (*check_tags)(const void *key, const void *messages, uint64_t count);
+  const void *key;
+  uint8_t *rows;
 };
 
 struct fast_path {
@@ -66,6 +71,7 @@ struct fast_path {
   double round_trip_from;
   uint64_t round_trips;
   uint64_t drained;
+  uint64_t forged;
   int error;
 };
 
@@ -119,6 +125,8 @@ static int receive(struct fast_path *path, int *outcome) {
   if (path->error) return 0;
   path->messages_in += *on->filled;
   path->drained = *on->filled < on->batch;
+  // A wrong tag costs the packet its kind, so it is not usual.
+  if (on->key) path->forged += on->check_tags(on->key, path->messages, *on->filled);
   // Marks of queues are for the congestion window, which Python keeps.
   const uint64_t count = *on->filled && !*on->marked ? runs_take(path->messages, *on->filled, path->run) : 0;
   *outcome = OTHER_MESSAGES;
@@ -143,6 +151,8 @@ static int send_ready(struct fast_path *path) {
   path->landing.end += left;
   path->in_flight += left;
   if (left) path->last_first = path->landing.end - 1;
+  // Only now: flags of a packet change until it is sent.
+  if (left && on->key) on->write_tags(on->key, on->rows, on->row_bytes, rows, left);
   while (left) {
     const uint64_t messages = on->cut(on->trains, rows, left, path->longest_train);
     const int sent = sendmmsg(on->descriptor, on->out, (unsigned)messages, MSG_DONTWAIT);

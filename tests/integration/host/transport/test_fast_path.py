@@ -10,6 +10,7 @@ import socket
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,12 +23,14 @@ from sumwire.transport.retransmission import RttEstimator
 from sumwire.transport.steady import Outcome
 from sumwire.transport.udp import Transport
 from sumwire.wire import packets as wire
+from sumwire.wire.authentication import Tags, key_record
 from sumwire_protocol import constants as p4
 
 pytestmark = pytest.mark.cc
 SLOTS = 32
 WINDOW = SLOTS // 2
 CHUNKS = 400
+KEY = bytes(range(32))
 
 
 class Rig:
@@ -35,6 +38,9 @@ class Rig:
 
     def __init__(self, transport: Transport, chunks: int, filled: int) -> None:
         self.transport = transport
+        config = transport._config
+        record = key_record(config.key, config.job, config.aggregator)
+        self.tags = None if config.key is None else Tags(record)
         self.switch = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.switch.bind(transport.link.udp.getpeername())
         self.switch.connect(transport.link.udp.getsockname())
@@ -54,16 +60,26 @@ class Rig:
 
     def heard(self, count: int) -> list[wire.Header]:
         """The next so many contributions. Single ones and trains arrive alike, since the socket takes no trains."""
-        return [wire.unpack(self.switch.recv(1 << 16))[0] for _ in range(count)]
+        heard = [self.switch.recv(1 << 16) for _ in range(count)]
+        if self.tags is not None:
+            assert all(self.tags.opened(datagram) for datagram in heard)
+            heard = [datagram[: -p4.TAG_BYTES] for datagram in heard]
+        return [wire.unpack(datagram)[0] for datagram in heard]
 
-    def answer(self, chunks: Sequence[int], to: socket.socket | None = None, **changes: int) -> None:
-        """Results of contributions: the sums are twice the four planes."""
+    def answer(
+        self, chunks: Sequence[int], to: socket.socket | None = None, *, flipped: int = 0, **changes: int
+    ) -> None:
+        """Results of contributions: the sums are twice the four planes. ``flipped``: bits of the last byte."""
         for chunk in chunks:
             head = self.sent[chunk]
             fields = {"kind": p4.KIND_RESULT, "words": 8, "contributors": 1} | changes
             result = wire.Header(**{name: getattr(head, name) for name in head.__slots__} | fields)
             up = self.exchange.payload[chunk].tobytes()
-            (to or self.switch).send(wire.pack(result, up + up))
+            datagram = bytearray(wire.pack(result, up + up))
+            if self.tags is not None:
+                datagram[:] = self.tags.sealed(datagram)
+            datagram[-1] ^= flipped
+            (to or self.switch).send(datagram)
 
     def go(self, upto: int = CHUNKS) -> bool:
         """Whether C came to its end."""
@@ -71,11 +87,14 @@ class Rig:
 
 
 @contextmanager
-def rig(monkeypatch: pytest.MonkeyPatch, *, chunks: int = CHUNKS, filled: int | None = None) -> Iterator[Rig]:
+def rig(
+    monkeypatch: pytest.MonkeyPatch, *, chunks: int = CHUNKS, filled: int | None = None, key: bytes | None = None
+) -> Iterator[Rig]:
     mapping = job_mapping(1, SLOTS)
     # A machine that stands still for a moment sends nothing again, and asks nothing.
     patient = RttEstimator(initial_s=60.0, min_s=60.0, max_s=60.0)
-    with Transport(configs(mapping)[0], TransportOptions(silence_s=600.0), rtt=patient) as transport:
+    config = replace(configs(mapping)[0], key=key)
+    with Transport(config, TransportOptions(silence_s=600.0), rtt=patient) as transport:
         made = Rig(transport, chunks, chunks if filled is None else filled)
         assert made.switch.getsockname()[0] == aggregator_of(mapping)
         if made.exchange._fast_path is not None:
@@ -113,12 +132,13 @@ def state(made: Rig) -> list[Any]:
     ]
 
 
-def test_c_does_what_python_does(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("key", [None, KEY], ids=["plain", "keyed"])
+def test_c_does_what_python_does(key: bytes | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs of results, whole windows and single ones, each followed by what it lets go."""
     runs = [range(5), range(5, 6), range(6, 16), range(16, 32), range(32, 40)]
     after: list[list[Any]] = []
     for by_c in (True, False):
-        with rig(monkeypatch) as made:
+        with rig(monkeypatch, key=key) as made:
             for run in runs:
                 made.answer(run)
                 while made.transport.window.completed() < run.stop:
@@ -197,6 +217,22 @@ def test_other_messages_are_left_to_python(changes: dict[str, int], monkeypatch:
         assert made.outcomes == [Outcome.OTHER_MESSAGES]
         assert made.transport.window.completed() == int("flags" in changes)
         assert made.transport.stats.packets_received == 1
+
+
+@pytest.mark.parametrize("right", [0, 3])
+def test_a_wrong_tag_is_counted_and_not_taken(right: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also beside right ones, which are taken."""
+    with rig(monkeypatch, key=KEY) as made:
+        made.answer([0], flipped=1)
+        made.answer(range(1, 1 + right))
+        made.exchange.progress(block=True)
+        assert made.outcomes == [Outcome.OTHER_MESSAGES]
+        assert made.transport.stats.forged == 1
+        assert made.transport.window._flight.landed[:5].tolist() == [False] + [True] * right + [False] * (4 - right)
+        made.answer([0])
+        made.exchange.progress(block=True, upto=1 + right)
+        assert made.transport.window.completed() == 1 + right
+        assert made.transport.stats.forged == 1
 
 
 def test_for_the_last_few_chunks_python_sets_the_timer(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -316,6 +316,8 @@ def test_a_read_that_is_ended_in_its_first_part(server: P4RuntimeServer, primary
         # This one has its turn after that one's first.
         assert primary.read_entries(p4rt.TableEntry(table_id=program.id("tables", "lpm_t"))) == []
         others = [read(request.SerializeToString()) for _ in range(MAX_READS)]
+        for other in others:  # all have begun before this one goes on
+            other.initial_metadata()
         with pytest.raises(grpc.RpcError) as ended:
             list(call)
         assert ended.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED

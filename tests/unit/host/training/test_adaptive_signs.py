@@ -113,23 +113,25 @@ def test_each_tensor_has_a_step_from_its_own_updates() -> None:
 
 
 @pytest.mark.parametrize(("inner", "divides"), [("sgd", False), ("momentum", False), ("adam", True)])
-def test_the_scale_is_that_of_optimizers_that_divide_by_squares(inner: str, divides: bool) -> None:
+def test_scale_and_step_are_those_of_optimizers_that_divide_by_squares(inner: str, divides: bool) -> None:
     """Noise of each worker's own makes Adam's mean update about half as long with four workers."""
 
-    def work(worker: int, collective: Collective) -> float:
+    def work(worker: int, collective: Collective) -> tuple[float, float]:
         weight = nn.Parameter(torch.zeros(4000))
-        marsit = Marsit(INNER[inner]([weight]), collective)
+        marsit = Marsit(INNER[inner]([weight]), collective, full_precision_every=None)
         noise = torch.Generator().manual_seed(worker)
         for _ in range(9):
             weight.grad = torch.randn(4000, generator=noise)
             marsit.step()
         assert divides_by_squares(marsit.inner) == divides
-        assert marsit._adaptive is not None
-        return marsit._adaptive._scale
+        rule = marsit._adaptive
+        assert rule is not None and rule._squares is not None
+        return rule._scale, float(rule._step[0] / rule._squares[0].sqrt())
 
-    scales = in_threads(work)
-    assert len(set(scales)) == 1
-    assert scales[0] == (pytest.approx(WORKERS**0.5, rel=0.2) if divides else 1.0)
+    (scale, step), *others = in_threads(work)
+    assert {other for other, _ in others} == {scale}
+    assert scale == (pytest.approx(WORKERS**0.5, rel=0.2) if divides else 1.0)
+    assert step == pytest.approx(adaptive_signs.STEP_SCALED if divides else adaptive_signs.STEP, rel=0.2)
 
 
 @pytest.mark.parametrize("inner", INNER)
