@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -54,7 +54,7 @@ _TAG_BYTES: Final = 16
 _FACTORS_FROM: Final = 1 << 64
 _BLOCKS: Final = CHUNK_BYTES // _AES_BYTES
 # Chunks whose streams stay in cache.
-_STEP_CHUNKS: Final = 64
+_STEP_CHUNKS: Final = 128
 
 
 class Masks:
@@ -83,8 +83,7 @@ class Masks:
         self._unused = sequence + len(payload)
         for first in range(0, len(payload), _STEP_CHUNKS):
             part = payload[first : first + _STEP_CHUNKS]
-            for stream, adds in self._streams:
-                _add(part, stream.chunks(sequence + first, len(part)), adds=adds)
+            _add(part, [(stream.chunks(sequence + first, len(part)), adds) for stream, adds in self._streams])
 
     def places(self, sequence: int, chunks: int) -> NDArray[np.uint32]:
         """Return random numbers that only this run's workers know, (chunks x 256,), for chunks from ``sequence`` on.
@@ -143,17 +142,22 @@ def _encryptor(key: bytes, block: int) -> CipherContext:
     return Cipher(AES256(key), CTR(block.to_bytes(_AES_BYTES))).encryptor()
 
 
-def _add(payload: NDArray[np.uint8], stream: NDArray[np.uint8], *, adds: bool) -> None:
-    """Add the numbers of a stream to elements, or subtract them. payload may have any stride between chunks."""
+def _add(payload: NDArray[np.uint8], streams: Sequence[tuple[NDArray[np.uint8], bool]]) -> None:
+    """Add the numbers of streams to elements, or subtract them where it is False. payload may have any stride between
+    chunks."""
     native = NATIVE.kernels()
     if native is not None:
-        native.blind_add(payload.ctypes.data, payload.strides[0], len(payload), stream.ctypes.data, int(adds))
+        signed = ((stream.ctypes.data, 1 if adds else -1) for stream, adds in streams)
+        array = (native.blind_stream * len(streams))(*signed)
+        native.blind_add(payload.ctypes.data, payload.strides[0], len(payload), array, len(streams))
         return
-    elements, numbers = payload.view(">u4"), stream.view("<u4").reshape(*payload.shape[:2], -1)
-    if adds:
-        elements += numbers
-    else:
-        elements -= numbers
+    elements = payload.view(">u4")
+    for stream, adds in streams:
+        numbers = stream.view("<u4").reshape(*payload.shape[:2], -1)
+        if adds:
+            elements += numbers
+        else:
+            elements -= numbers
 
 
 _INDICES: Final = 1 << p4.THC_INDEX_PLANES

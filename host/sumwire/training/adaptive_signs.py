@@ -17,7 +17,7 @@ shift.
 
 Workers agree on the rest 1, 2, 4, 8, 16, 32, 48 ... rounds after an exact one, by exact means of a few numbers:
 
-- the step of each parameter tensor: STEP times the root mean square of r, or STEP_SCALED times for the optimizers below;
+- the step of each parameter tensor: STEP times the root mean square of r, STEP_SCALED times for the optimizers below;
 - the weight of each tensor's shift, by least squares: near 0 where only chance told workers apart;
 - the drift: the share of r that is a lasting difference between workers. If it is above DRIFT, the next round is exact;
 - the scale, for optimizers that divide by the root of the gradient's mean square, as Adam does. One worker's gradient

@@ -24,14 +24,24 @@ static uint32_t big(uint32_t number) {
   return swapped(little(number));
 }
 
-// Adds the numbers of a stream, the least significant byte first, to elements, the most significant byte first.
-void blind_add(uint8_t *payload, int64_t step, uint64_t chunks, const uint8_t *stream, int adds) {
-  const uint32_t sign = adds ? 1 : -1;
-  for (uint64_t chunk = 0; chunk < chunks; chunk++, payload += step, stream += CHUNK) {
+// A stream of numbers, the least significant byte first, to be added to elements (1) or subtracted from them (-1).
+struct blind_stream {
+  const uint8_t *numbers;
+  int64_t sign;
+};
+
+// Adds streams to elements, the most significant byte first.
+void blind_add(uint8_t *payload, int64_t step, uint64_t chunks, const struct blind_stream *streams, uint64_t count) {
+  for (uint64_t chunk = 0; chunk < chunks; chunk++, payload += step) {
     uint32_t elements[ELEMENTS], numbers[ELEMENTS];
     memcpy(elements, payload, CHUNK);
-    memcpy(numbers, stream, CHUNK);
-    for (int i = 0; i < ELEMENTS; i++) elements[i] = big(big(elements[i]) + sign * little(numbers[i]));
+    for (int i = 0; i < ELEMENTS; i++) elements[i] = big(elements[i]);
+    for (uint64_t of = 0; of < count; of++) {
+      const uint32_t sign = (uint32_t)streams[of].sign;
+      memcpy(numbers, streams[of].numbers + chunk * CHUNK, CHUNK);
+      for (int i = 0; i < ELEMENTS; i++) elements[i] += sign * little(numbers[i]);
+    }
+    for (int i = 0; i < ELEMENTS; i++) elements[i] = big(elements[i]);
     memcpy(payload, elements, CHUNK);
   }
 }
