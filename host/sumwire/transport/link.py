@@ -70,7 +70,8 @@ class Link:
     ``places``: where received messages lie; None if unknown. ``received``: uint8 rows with the datagrams of the last
     :meth:`receive`; ``records`` are their headers, ``heads`` the same headers as 64-bit numbers, ``sizes`` the bytes in
     each row, without an authentication tag. ``last_failure``: a text about the last transient error, or "".
-    ``packet_bytes``: the size of each loaded packet. ``reads_marks``: a result that a queue marked on its way here (ECN
+    ``packet_bytes``: the size of each loaded packet. ``compiled_tags``: what C needs for their tags, functions, key and
+    packets; zeros in a job without a key, and if numpy does it. ``reads_marks``: a result that a queue marked on its way here (ECN
     in its IP header) gets the flag CE in ``records``, like a result of marked contributions; ``marked``: whether the
     latest call brought such messages. Raises AddressError if the worker's address cannot be used here, JobBusyError if
     its port is taken, UsageError on a system that is not Linux.
@@ -82,6 +83,7 @@ class Link:
         key = key_record(config.key, config.job, config.aggregator)
         self._tags = None if config.key is None else Tags(key)
         self._rows = np.zeros((0, 0), np.uint8)
+        self.compiled_tags = (0, 0, 0, 0)
         self.socket = BatchSocket(
             self.udp,
             row_bytes=longest + _BEYOND_BYTES,
@@ -119,6 +121,8 @@ class Link:
         first."""
         self.socket.load(packets, tos=tos, phase=first_slot)
         self._rows = packets
+        if self._tags is not None and (tags := self._tags.compiled) is not None:
+            self.compiled_tags = (*tags, packets.ctypes.data)
         self.packet_bytes = packets.shape[1]
         if not self.socket.sends_trains:
             self._note_trains()
@@ -207,12 +211,6 @@ class Link:
     def compiled(self) -> Compiled | None:
         """What C needs to send and receive on this socket; None if Python must look at each message."""
         return self.socket.compiled
-
-    @property
-    def compiled_tags(self) -> tuple[int, int, int, int]:
-        """What C needs for the tags of packets: functions, key and loaded packets; zeros for a job without a key."""
-        tags = None if self._tags is None else self._tags.compiled
-        return (0, 0, 0, 0) if tags is None else (*tags, self._rows.ctypes.data)
 
     def failed(self, number: int, *, sending: bool) -> int:
         """Handle an error that C has met. Returns how many packets are lost by it, from the first that were to be sent.

@@ -34,7 +34,9 @@ def start(folder: Path, words: str) -> subprocess.Popen[str]:
     command = words.split(maxsplit=1)[0]
     module, _, name = SCRIPTS[command].partition(":")
     call = f"import sys; from {module} import {name}; sys.exit({name}())"
-    script(folder / command, f'#!/bin/sh\nexec "{sys.executable}" -P -c "{call}" "$@"\n')
+    # Another process may be reading it, once it is there.
+    if not (folder / command).exists():
+        script(folder / command, f'#!/bin/sh\nexec "{sys.executable}" -P -c "{call}" "$@"\n')
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(sys.path),
