@@ -71,10 +71,10 @@ class Link:
     :meth:`receive`; ``records`` are their headers, ``heads`` the same headers as 64-bit numbers, ``sizes`` the bytes in
     each row, without an authentication tag. ``last_failure``: a text about the last transient error, or "".
     ``packet_bytes``: the size of each loaded packet. ``compiled_tags``: what C needs for their tags, functions, key and
-    packets; zeros in a job without a key, and if numpy does it. ``reads_marks``: a result that a queue marked on its way here (ECN
-    in its IP header) gets the flag CE in ``records``, like a result of marked contributions; ``marked``: whether the
-    latest call brought such messages. Raises AddressError if the worker's address cannot be used here, JobBusyError if
-    its port is taken, UsageError on a system that is not Linux.
+    packets; zeros in a job without a key, and if numpy does it. ``reads_marks``: a result that a queue marked on its
+    way here (ECN in its IP header) gets the flag CE in ``records``, like a result of marked contributions; ``marked``:
+    whether the latest call brought such messages. Raises AddressError if the worker's address cannot be used here,
+    JobBusyError if its port is taken, UsageError on a system that is not Linux.
     """
 
     def __init__(self, config: JobConfig, stats: JobStats, *, reads_marks: bool = False) -> None:
