@@ -210,7 +210,8 @@ class Link:
     @functools.cached_property
     def compiled(self) -> Compiled | None:
         """What C needs to send and receive on this socket; None if Python must look at each message."""
-        return self.socket.compiled
+        by_numpy = self._tags is not None and not self._tags.is_native
+        return None if by_numpy else self.socket.compiled
 
     def failed(self, number: int, *, sending: bool) -> int:
         """Handle an error that C has met. Returns how many packets are lost by it, from the first that were to be sent.
