@@ -178,7 +178,7 @@ class Job:
     are the switches above; a root has none. `spray` (one of SPRAYS) decides to which parent a chunk goes: with
     "slot", slot s goes to `parents[s mod len(parents)]`. `stands_for` is empty unless a worker has fewer hosts in
     this job than it stands for; then it has the number of hosts behind each worker. `lanes` is the number of the
-    job's lanes. `derive/lanes.py` makes a separate job of each lane, whose number is `lane`. `workers_min` is the
+    job's lanes. `derive/jobs.py` makes a separate job of each lane, whose number is `lane`. `workers_min` is the
     fewest workers that a run may have; None means all. `whole` is for a job with several switches; it is None where
     only one switch's configuration is known. `blind`: hosts mask what they send. `limit_mbit` is the most that its
     workers may send into one switch, in Mbit/s; None is any rate. `key`: the 32 bytes from the file `key_file` with

@@ -324,11 +324,10 @@ def with_slots_of(
     with ExitStack() as sessions:
         switches = [sessions.enter_context(P4Switch(one.switch, timeout, read_only=True)) for one in there]
         held = [look(switch, program).entries for switch in switches]
-    slots = {one.id: one.slots for config in with_admitted(there, held) for one in config.jobs if not one.takes_free}
-    jobs = (
-        replace(one, slots=slots[one.id], takes_free=False) if one.name == job and one.id in slots else one
-        for one in source.jobs
-    )
+    found = next((one for config in with_admitted(there, held) for one in config.jobs if one.name == job), None)
+    if found is None or found.takes_free:
+        return source
+    jobs = (replace(one, slots=found.slots, takes_free=False) if one.name == job else one for one in source.jobs)
     return replace(source, jobs=tuple(jobs))
 
 

@@ -75,7 +75,7 @@ UPLINK_PRIORITY: Final = 1
 
 
 def desired_entries(config: Config, generations: Mapping[int, int], last: int) -> frozenset[Entry]:
-    """Return every entry that the switch should hold. Each lane is a job here (`derive/lanes.py`).
+    """Return every entry that the switch should hold. Each lane is a job here (`derive/jobs.py`).
 
     :param generations: job id -> generation, for every job of the configuration.
     :param last: the highest generation ever given on this switch; 0 if none was given.

@@ -28,7 +28,7 @@ RECOVERY_PORTS: Final = 1000
 def lane_jobs(job: Job) -> tuple[Job, ...]:
     """Return a job for each lane, "job/0" and so on; the job itself if it has one lane.
 
-    The job must keep the rules of `rules/lanes.py`.
+    The job must keep the rules of `rules/parts.py`.
     """
     if job.lanes == 1:
         return (job,)

@@ -174,9 +174,8 @@ def _slots(node: YamlNode, path: str, log: Log) -> tuple[SlotRange | None, bool]
     """The slots, and whether they are the most that the job takes of what is free."""
     read = MappingReader(node, path, log)
     takes_free = read.has("most")
-    slots = built(
-        SlotRange, *((0, read.integer("most")) if takes_free else (read.integer("base"), read.integer("count")))
-    )
+    base = 0 if takes_free else read.integer("base")
+    slots = built(SlotRange, base, read.integer("most" if takes_free else "count"))
     read.finish(_FREE_SLOT_KEYS if takes_free else _SLOT_KEYS)
     return slots, takes_free
 

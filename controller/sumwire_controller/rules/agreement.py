@@ -96,8 +96,8 @@ def _tree(parts: list[_Part]) -> Iterator[Problem]:
 _AGREED: Final[dict[str, Callable[[Job], object]]] = {
     "name": lambda job: job.name,
     "ops": lambda job: sorted(job.ops),
-    "slots.count": lambda job: job.slots.count,
-    "slots.most": lambda job: job.takes_free,
+    "slots.count": lambda job: "none" if job.takes_free else job.slots.count,
+    "slots.most": lambda job: job.slots.count if job.takes_free else "none",
     "lanes": lambda job: job.lanes,
     "spray": lambda job: job.spray,
     "thc": lambda job: job.thc,

@@ -285,7 +285,7 @@ def _jumbo_rules(path: str, job: Job) -> Iterator[Problem]:
 
 
 def slot_rules(path: str, job: Job) -> Iterator[Problem]:
-    """Rule: the slots are within the switch's. `rules/lanes.py` checks how many slots a job needs."""
+    """Rule: the slots are within the switch's. `lane_rules` checks how many slots a job needs."""
     slots = job.slots
     if slots.base < 0:
         yield Problem(path, "base", slots.base, "must be 0 or more")

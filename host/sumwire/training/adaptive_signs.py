@@ -27,7 +27,7 @@ Drift and scale are those of some values, drawn once. The constants were chosen 
 images than docs/measurements.md reports, and on text, with other topics held out and other seeds. A larger step follows
 updates that vary sooner, but it is noise that raises gradients. Where gradients raise the step, that goes on: with 2 a
 training of a network with batch normalisation diverged. Adam and its kin divide by the gradients' size, so with them it
-does not: a transformer had 3 % more bits a character than by S-SGD with 1.5, 1 % with 2, and as many with 3 and with 4.
+does not: a transformer had 3 to 5 % more bits a character than by S-SGD with 1.5, and as many with 3 and with 4.
 """
 
 from __future__ import annotations

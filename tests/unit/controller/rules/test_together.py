@@ -87,6 +87,8 @@ Change = Callable[[Files], object]
 REFUSED: dict[str, tuple[Change, str, object, str]] = {
     "slots": (lambda files: _job(files, "leaf2")["slots"].update(count=128),
               "leaf2.jobs[0].slots.count", 128, "must be as in spine1.jobs[0]: 256"),
+    "most": (lambda files: _job(files, "leaf2").update(slots={"most": 256}),
+             "leaf2.jobs[0].slots.most", 256, "must be as in spine1.jobs[0]: none"),
     "ops": (lambda files: _job(files, "leaf2")["ops"].append("sign"),
             "leaf2.jobs[0].ops", ["max32", "sign", "thc"], "must be as in spine1.jobs[0]: ['max32', 'thc']"),
     "lanes": (lambda files: _job(files, "leaf2").update(lanes=2), "leaf2.jobs[0].lanes", 2, "must be as in spine1"),
