@@ -161,6 +161,7 @@ static void prepare_messages(struct input *input) {
   const uint64_t row_bytes = HEADER_BYTES + WORD_BYTES + world.run.tag_bytes;
   uint8_t *tos = NULL;
   world.rows = calloc(chunks, row_bytes);
+  for (uint64_t row = 0; row < chunks; row++) world.rows[row * row_bytes] = 2 << 4 | (row % 8 ? KIND_CONTRIBUTE : KIND_PROBE);
   if (take8(input) & 1) fill(tos = malloc(chunks), chunks, take8(input));
   world.trains = (struct trains_out){.base = (uint64_t)(uintptr_t)world.rows, .row_bytes = row_bytes,
                                      .phase = take8(input) & 7, .tos = tos, .vectors = calloc(batch, sizeof(struct iovec)),
