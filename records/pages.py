@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Makes docs/measurements.md and the numbers in pages from records: `make pages`.
+"""Makes docs/measurements.md, a picture, and the numbers in pages from records: `make pages`.
 
     python records/pages.py [--take results]
 
@@ -20,9 +20,18 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+from sumwire_lab.study.figures import Figure, draw
+
 ROOT = Path(__file__).resolve().parents[1]
 RECORDS = ROOT / "records"
 PAGE = ROOT / "docs" / "measurements.md"
+# The seconds to the accuracy in the record of verify-evidence, over the links' rate, of the fastest systems of a kind.
+PICTURE = ROOT / "docs" / "images" / "time-to-accuracy.svg"
+FIGURE = Figure(
+    "Mbit/s", "s", by="system", panel="to", log_x=True, log_y=True, x_label="link, Mbit/s", y_label="training, s"
+)
+DRAWN = ("gloo", "fp16", "powersgd", "naive4", "thc", "acp", "ef-sign", "marsit-adaptive")
+_SECONDS = re.compile(r"seconds to (.+) at ([\d, ]+) Mbit/s")
 # With numbers that are from records.
 FILLED = ("README.md",)
 VALUES_KEPT = 5
@@ -57,6 +66,7 @@ def main() -> None:
             record.write_text(json.dumps(new, indent=1, ensure_ascii=False) + "\n")
     known = records()
     PAGE.write_text(page(known))
+    draw(FIGURE, points(known), PICTURE)
     for name in FILLED:
         (ROOT / name).write_text(filled((ROOT / name).read_text(), known))
 
@@ -96,6 +106,18 @@ def _later(row: Record, fresh: Record | None) -> Record:
 def page(known: list[Record]) -> str:
     """The whole page."""
     return "\n".join([_HEAD, *map(_section, known)])
+
+
+def points(known: list[Record]) -> list[Record]:
+    """Rows of the picture."""
+    return [
+        {"to": named[1], "system": system, "Mbit/s": float(rate), "s": seconds}
+        for record in known
+        for row in record["rows"]
+        if (named := _SECONDS.match(row["check"]))
+        for system in DRAWN
+        for rate, seconds in zip(named[2].split(","), row["value"][system], strict=True)
+    ]
 
 
 def _section(record: Record) -> str:

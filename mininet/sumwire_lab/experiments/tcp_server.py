@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A baseline for the papers' transports: exchanges the same messages with a parameter server over TCP.
 
-Workers and server exchange as many bytes as THC's payloads have, and TCP shares the server's link with other flows. The
-switch treats all packets alike. A worker sends its chunks one after the other without a pause. The server returns a
+Workers and server exchange as many bytes as THC's payloads have, and TCP shares the server's link with other flows. Links
+treat all packets alike, or TCP's packets have DLCP's tag of the front layer, and links have DLCP's priorities. A worker sends its chunks one after the other without a pause. The server returns a
 chunk's result to every worker as soon as it has the chunk from all. The content of the bytes is arbitrary.
 """
 
@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from sumwire.dlcp.tags import PRIORITIES, Tag
 from sumwire.wire.packets import WORD_BYTES
 from sumwire_protocol.ops import BY_NAME
 
@@ -34,9 +35,14 @@ READY: Final = "ready:"
 _PIECE: Final = 64 << 10
 
 
-def tuned(connection: socket.socket, control: str) -> socket.socket:
-    """Return the connection with this congestion control, and without waiting for full segments. Raises OSError if the
-    kernel does not have it."""
+FRONT: Final = Tag(PRIORITIES - 1, 0)
+"""DLCP's most urgent tag: that of a front layer, protected."""
+
+
+def tuned(connection: socket.socket, control: str, tos: int) -> socket.socket:
+    """Return the connection with this congestion control and IPv4 TOS byte, and without waiting for full segments.
+    Raises OSError if the kernel does not have the control."""
+    connection.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, tos)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, control.encode("ascii"))
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return connection
@@ -53,7 +59,7 @@ class ParameterServer:
     async def serve(self, listener: socket.socket) -> None:
         """Serve every worker until it closes its connection."""
         loop, count = asyncio.get_running_loop(), self._spec["workers"]
-        accepted = [tuned((await loop.sock_accept(listener))[0], self._spec["control"]) for _ in range(count)]
+        accepted = [tuned((await loop.sock_accept(listener))[0], *_tuning(self._spec)) for _ in range(count)]
         ends = [await asyncio.open_connection(sock=one) for one in accepted]
         async with asyncio.TaskGroup() as group:
             for rank, (reader, writer) in enumerate(ends):
@@ -82,9 +88,13 @@ class ParameterServer:
         writer.close()
 
 
+def _tuning(spec: dict[str, Any]) -> tuple[str, int]:
+    return spec["control"], spec["tos"]
+
+
 async def steps(spec: dict[str, Any]) -> list[float]:
     """Return a worker's seconds of each step, from its first byte to its last result."""
-    connection = tuned(socket.socket(), spec["control"])
+    connection = tuned(socket.socket(), *_tuning(spec))
     connection.connect((spec["server"], spec["port"]))
     reader, writer = await asyncio.open_connection(sock=connection)
     gradient = bytes(spec["chunks"] * spec["contribution_bytes"])
@@ -120,11 +130,18 @@ _AVAILABLE: Final = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
 
 @dataclass(frozen=True)
 class TcpServer:
-    """A job at a TCP server. `values`: the size of a gradient. `control`: the congestion control of both ends."""
+    """A job at a TCP server. `values`: the size of a gradient. `control`: the congestion control of both ends. `tag`:
+    that of all packets, None for no tag."""
 
     values: int
     steps: int
     control: str
+    tag: Tag | None = None
+
+    @property
+    def name(self) -> str:
+        """What tells it from the others."""
+        return f"TCP ({self.control}{'' if self.tag is None else ', tagged'})"
 
     @property
     def chunks(self) -> int:
@@ -140,15 +157,15 @@ def known_controls() -> list[str]:
 def run_tcp_server(job: TcpServer, options: RunOptions, results: Path, say: Say) -> list[float]:
     """Return the seconds of each step, the slowest worker's. `options`: the network with a server behind its switch,
     and its conditions. Raises LabError."""
-    # Packets of TCP have no tags, so links have no priorities for them.
-    options = replace(options, link=replace(options.link, priorities=False))
+    # Links have priorities for tagged packets only.
+    options = replace(options, link=replace(options.link, priorities=job.tag is not None))
     with (
         network_experiment(results) as folder,
         open_session(options, switches.choose(options.switch), folder) as session,
         apply_conditions(session, options.conditions),
     ):
         seconds = _steps(job, session, options.deadline_s)
-    say(f"server over TCP ({job.control}): {sum(seconds) / len(seconds):.3f} s a step")
+    say(f"server over {job.name}: {sum(seconds) / len(seconds):.3f} s a step")
     return seconds
 
 
@@ -161,6 +178,7 @@ def _steps(job: TcpServer, session: Session, deadline_s: float) -> list[float]:
         "port": _PORT,
         "workers": len(session.fabric.hosts),
         "control": job.control,
+        "tos": job.tag.tos if job.tag else 0,
         "steps": job.steps,
         "chunks": job.chunks,
         "contribution_bytes": CONTRIBUTION_BYTES,

@@ -214,12 +214,13 @@ def _steps(v: Verification) -> list[Check]:
     systems = (BASELINE, POWERSGD, ACP)
     train = TrainOptions.of(TEXT.name, max_steps=STEPS)
     _, folder = run(RunOptions(systems=systems, link=LINK, train=train), v.results, v.say)
-    seconds = {name: _mean_step(folder / name, RunOptions().workers, name) for name in systems}
+    seconds = {name: mean_step(folder / name, RunOptions().workers, name) for name in systems}
     label = f"transformer, 4 workers, {LINK.mbit:g} Mbit/s, rank {train.rank}"
     return step_checks(label, seconds, acp=ACP, gloo=BASELINE, powersgd=POWERSGD)
 
 
-def _mean_step(folder: Path, workers: int, system: str) -> float | None:
+def mean_step(folder: Path, workers: int, system: str) -> float | None:
+    """Return the mean seconds of a system's steps after its warm-up, and after Power-SGD's. `folder`: the system's."""
     followers = [RecordFollower(folder / f"worker{rank}.jsonl") for rank in range(workers)]
     for follower in followers:
         follower.poll()

@@ -268,8 +268,9 @@ def _transports(v: Verification) -> list[Check]:
             others.setdefault(name, []).append(other["comm_s_per_step"])
             cut.append(trimmed(other))
         for control in controls:
-            seconds = run_tcp_server(TcpServer(entry["parameters"], STEPS, control), behind, v.results, v.say)
-            others.setdefault(f"TCP ({control})", []).append(fmean(seconds))
+            for tag in (None, tcp_server.FRONT):
+                job = TcpServer(entry["parameters"], STEPS, control, tag)
+                others.setdefault(job.name, []).append(fmean(run_tcp_server(job, behind, v.results, v.say)))
     return transport_checks(dlcp, others, cut)
 
 

@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import importlib.util
 import re
+from pathlib import Path
 
+import matplotlib
 import pytest
 from helpers.paths import ROOT
 
@@ -24,6 +26,18 @@ def test_measurements_are_current_and_short() -> None:
     page = pages.page(pages.records())
     assert pages.PAGE.read_text() == page, "run make pages"
     assert len(page.splitlines()) <= LINES_MOST
+
+
+def test_the_picture_is_current(tmp_path: Path) -> None:
+    """To the letter by the same matplotlib; another one may draw the same numbers in other words."""
+    points, drawn = pages.points(pages.records()), pages.PICTURE.read_text()
+    assert {point["system"] for point in points} == set(pages.DRAWN)
+    assert len(points) == 3 * 3 * len(pages.DRAWN), "three tasks at three rates"
+    by = re.search(r"Matplotlib v([\d.]+)", drawn)
+    assert by is not None
+    if by[1] == matplotlib.__version__:
+        pages.draw(pages.FIGURE, points, tmp_path / "drawn.svg")
+        assert (tmp_path / "drawn.svg").read_text() == drawn, "run make pages"
 
 
 @pytest.mark.parametrize("name", pages.FILLED)

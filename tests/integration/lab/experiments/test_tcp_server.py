@@ -6,18 +6,23 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import Any
 
 import pytest
 from sumwire_lab.experiments import tcp_server
 from sumwire_lab.experiments.tcp_server import (
     CONTRIBUTION_BYTES,
+    FRONT,
     RESULT_BYTES,
     ParameterServer,
     TcpServer,
+    run_tcp_server,
     steps,
     tuned,
 )
+from sumwire_lab.options.run_options import RunOptions
 
 CONTROL = "reno"
 
@@ -25,7 +30,7 @@ CONTROL = "reno"
 def spec(listener: socket.socket, **more: Any) -> dict[str, Any]:
     sizes = {"contribution_bytes": 512, "result_bytes": 1024, "chunks": 300, "steps": 3}
     server, port = listener.getsockname()
-    return {"server": server, "port": port, "control": CONTROL, **sizes, **more}
+    return {"server": server, "port": port, "control": CONTROL, "tos": 0, **sizes, **more}
 
 
 def listening() -> socket.socket:
@@ -68,16 +73,35 @@ def test_a_result_waits_for_all_workers_and_no_longer() -> None:
     assert asyncio.run(asyncio.wait_for(results(), 60)) == (1024, 1024)
 
 
-def test_both_ends_have_the_congestion_control() -> None:
+def test_both_ends_have_the_congestion_control_and_the_tag() -> None:
     with socket.socket() as one:
         wanted = next(name for name in tcp_server.known_controls())
-        found = tuned(one, wanted).getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16)
+        assert tuned(one, wanted, FRONT.tos) is one
+        found = one.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16)
         assert found.rstrip(b"\0").decode() == wanted
+        # TCP keeps the two bits of ECN to itself.
+        assert one.getsockopt(socket.IPPROTO_IP, socket.IP_TOS) & 0xFC == 0xE0
         with pytest.raises(OSError):
-            tuned(one, "of-nobody")
+            tuned(one, "of-nobody", 0)
 
 
 def test_messages_are_as_long_as_those_of_thc() -> None:
     # docs/wire-format.md: 1024 values of 4 bits go up, of 8 bits come down.
     assert (CONTRIBUTION_BYTES, RESULT_BYTES) == (512, 1024)
     assert TcpServer(1025, 1, CONTROL).chunks == 2
+
+
+def test_links_have_priorities_for_tagged_packets_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    opened: list[RunOptions] = []
+
+    def session(options: RunOptions, *_: object) -> AbstractContextManager[None]:
+        opened.append(options)
+        return nullcontext()
+
+    monkeypatch.setattr(tcp_server, "network_experiment", lambda results: nullcontext(results))
+    monkeypatch.setattr(tcp_server, "open_session", session)
+    monkeypatch.setattr(tcp_server, "apply_conditions", lambda *_: nullcontext())
+    monkeypatch.setattr(tcp_server, "_steps", lambda *_: [1.0])
+    for tag in (None, FRONT):
+        run_tcp_server(TcpServer(1024, 1, CONTROL, tag), RunOptions(switch="soft"), tmp_path, print)
+    assert [options.link.priorities for options in opened] == [False, True]

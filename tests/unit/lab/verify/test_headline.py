@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -61,3 +62,60 @@ def test_all_systems_are_trained_in_turn_for_each_seed_up_to_the_target(
         assert [options.train.seed for options in asked] == seeds
         assert {(options.train.task, options.train.until_target) for options in asked} == {("digits-cnn", True)}
         assert {options.systems for options in asked} == {headline.SYSTEMS}
+
+
+def test_a_server_is_compared_with_the_switch_by_the_same_trainings(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked: list[RunOptions] = []
+
+    def entry(_: Verification, options: RunOptions) -> dict[str, float]:
+        asked.append(options)
+        return {"time_to_target_s": 3.0 + options.server, "comm_s_per_step": 0.1 + 0.3 * options.server}
+
+    monkeypatch.setattr(Verification, "entry", entry)
+    monkeypatch.setattr(signs_alone, "by_step", lambda train: [0.5])
+    gain, communication, _, known_bad = headline.EXPERIMENTS["server"](
+        Verification(tmp_path, print, VerifyOptions("evidence"))
+    )
+    assert (gain.value, gain.holds, communication.value) == (4 / 3, True, pytest.approx(4))
+    assert known_bad.holds
+    switch, server = asked[::2], asked[1::2]
+    assert [one.train.seed for one in switch] == [1, 2, 3]
+    assert server == [replace(one, server=True) for one in switch], "nothing else differs"
+    assert {(one.workers, one.switch, one.systems) for one in asked} == {(8, "soft", ("thc",))}
+
+
+def test_a_server_that_is_as_fast_or_never_there_does_not_hold() -> None:
+    def side(seconds: float | None) -> list[dict[str, Any]]:
+        return [{"time_to_target_s": seconds, "comm_s_per_step": 1.0}]
+
+    assert headline.server_checks(side(3.0), side(3.0))[0].holds is False
+    assert not headline.server_checks(side(3.0), side(None))[0].holds
+
+
+def test_low_rank_systems_are_compared_over_the_same_group(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked: list[RunOptions] = []
+
+    def run(options: RunOptions, *_: object) -> tuple[dict[str, Any], Path]:
+        asked.append(options)
+        return {"systems": {name: {"time_to_target_s": 10.0 + len(name)} for name in options.systems}}, tmp_path
+
+    def step(folder: Path, workers: int, system: str) -> float:
+        assert (folder, workers) == (tmp_path / system, 4)
+        return {"powersgd": 1.2, "acp@group": 0.4 * len(asked)}[system]
+
+    monkeypatch.setattr(headline, "run", run)
+    monkeypatch.setattr(headline, "mean_step", step)
+    monkeypatch.setattr(signs_alone, "by_step", lambda train: [0.1])
+    ratio, until, seconds, known_bad = headline.EXPERIMENTS["low-rank"](
+        Verification(tmp_path, print, VerifyOptions("evidence"))
+    )
+    assert (ratio.value, ratio.holds, until.value) == (pytest.approx(1.5), True, 18 / 19)
+    assert known_bad.holds
+    assert seconds.value["powersgd"] == [(1.2, 18.0)] * 3
+    assert [(one.train.seed, one.train.until_target) for one in asked] == [(1, True), (2, True), (3, True)]
+    assert {(one.train.task, one.link.mbit, one.systems) for one in asked} == {
+        ("text", 10.0, ("powersgd", "acp@group"))
+    }
+    assert not headline.low_rank_checks({"powersgd": [(1.2, 5.0)], "acp@group": [(None, 4.0)]})[0].holds

@@ -138,11 +138,12 @@ def test_other_transports_carry_the_same_gradients_in_the_same_network(
     monkeypatch.setattr(papers_dlcp, "run_tcp_server", tcp)
     monkeypatch.setattr(tcp_server, "known_controls", lambda: ["cubic", "bbr"])
     found = papers_dlcp.EXPERIMENTS["transports"](V)
-    assert [check.value for check in found] == [1.5, 3.0, 3.0, [7, 7, 7]]
+    assert [check.value for check in found] == [1.5, *[3.0] * 4, [7, 7, 7]]
     assert [one.train.seed for one in made] == [1, 1, 2, 2, 3, 3]
-    assert [job.control for job, _ in over_tcp] == ["cubic", "bbr"] * 3
+    each = [(control, tag) for control in ("cubic", "bbr") for tag in (None, tcp_server.FRONT)]
+    assert [(job.control, job.tag) for job, _ in over_tcp] == each * 3
     assert all(job.values == 5000 for job, _ in over_tcp)
-    assert [options for _, options in over_tcp] == [one for one in made if not one.laned.trims for _ in range(2)]
+    assert [options for _, options in over_tcp] == [one for one in made if not one.laned.trims for _ in each]
     assert {(one.laned.trims, one.laned.priorities) for one in made} == {(False, True), (True, False)}
 
 
