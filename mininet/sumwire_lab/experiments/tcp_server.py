@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A baseline for the papers' transports: exchanges the same messages with a parameter server over TCP.
 
-Workers and server exchange as many bytes as THC's payloads have, and TCP shares the server's link with other flows. Links
-treat all packets alike, or TCP's packets have DLCP's tag of the front layer, and links have DLCP's priorities. A worker sends its chunks one after the other without a pause. The server returns a
-chunk's result to every worker as soon as it has the chunk from all. The content of the bytes is arbitrary.
+Workers and server exchange as many bytes as THC's payloads have, and TCP shares the server's link with other flows. A
+worker sends its chunks one after the other without a pause. The server returns a chunk's result to every worker as soon
+as it has the chunk from all. The content of the bytes is arbitrary. Links treat all packets alike, or TCP's packets
+have the tag of DLCP's front layer, and links have DLCP's priorities.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from sumwire_lab.options.conditions import Conditions
 from sumwire_lab.options.verify_options import TOPICS, VerifyOptions
 from sumwire_lab.verify import scale, validation
 from sumwire_lab.verify.plan import Verification
-from sumwire_lab.verify.validation import Cell, Place, checks, places
+from sumwire_lab.verify.validation import Cell, Place, Worked, checks, costs_at, places
 
 
 @pytest.mark.parametrize("row", ["engines", "slots"])
@@ -31,13 +31,14 @@ def test_every_row_of_the_topic_is_there() -> None:
 def cells(thc_s: float, gloo_s: float) -> list[Cell]:
     """Measured: THC 1 s, gloo 2 s."""
     return [
-        Cell(Place("thc", 4, 100.0), 1000, 1.0, thc_s, 0.1),
-        Cell(Place("gloo", 4, 100.0), 1000, 2.0, gloo_s, 0.9),
+        Cell(Place("thc", 4, 100.0), 1000, (0.9, 1.1), thc_s, 0.1),
+        Cell(Place("gloo", 4, 100.0), 1000, (2.0, 2.0), gloo_s, 0.9),
     ]
 
 
 def verdicts(found: list[Cell]) -> tuple[bool | None, ...]:
-    near, far, _where, _median, order, _idle = checks(found)
+    near, far, _where, _median, again, order, _idle = checks(found)
+    assert again.value == [0.5, 0.5]
     return near.holds, far.holds, order.holds
 
 
@@ -83,3 +84,18 @@ def test_costs_are_measured_with_a_place_s_offloads() -> None:
     without = {(place.loss > 0, place.delay_ms > 0) for place in places() if not place.offloads}
     assert without == {(True, False), (False, True)}
     assert all(place.offloads for place in places() if not place.loss and not place.delay_ms)
+
+
+def test_costs_are_those_of_the_line_between_the_sizes_beside() -> None:
+    known = {
+        1_000: Worked(0.0030, host_s=0.0010, switch_s=0.0002),
+        3_000: Worked(9.0, host_s=0.0020, switch_s=0.0006),
+        9_000: Worked(9.0, host_s=0.0080, switch_s=0.0008),
+    }
+    thc = costs_at(Place("thc", 4, 100.0), 2_000, known)["thc", "soft"]
+    assert (thc.host_s, thc.operation_s) == (pytest.approx(0.5e-6), pytest.approx(0.5e-3))
+    assert thc.switch_s * 2_000 * 4 == pytest.approx(0.0004)
+    assert thc.step_s == pytest.approx(0.0030 - 0.0042 / 2), "two cores"
+    gloo = costs_at(Place("gloo", 4, 100.0), 6_000, known)["gloo", "bridge"]
+    assert (gloo.host_s, gloo.operation_s) == (pytest.approx(1e-6), 0.0)
+    assert gloo.step_s == pytest.approx(thc.step_s / 6), "a ring of 4 has 6 messages"
