@@ -98,7 +98,7 @@ def test_links_have_priorities_for_tagged_packets_only(monkeypatch: pytest.Monke
         opened.append(options)
         return nullcontext()
 
-    monkeypatch.setattr(tcp_server, "network_experiment", lambda results: nullcontext(results))
+    monkeypatch.setattr(tcp_server, "network_experiment", nullcontext)
     monkeypatch.setattr(tcp_server, "open_session", session)
     monkeypatch.setattr(tcp_server, "apply_conditions", lambda *_: nullcontext())
     monkeypatch.setattr(tcp_server, "_steps", lambda *_: [1.0])
