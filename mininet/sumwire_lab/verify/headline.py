@@ -19,7 +19,7 @@ from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOption
 from sumwire_lab.run.results import fastest
 from sumwire_lab.run.training_run import run
 from sumwire_lab.study.check import Check, at_least, holds, reported
-from sumwire_lab.verify.acp import OVER_POWERSGD_MIN, mean_step
+from sumwire_lab.verify.acp import OVER_POWERSGD_MIN, POWERSGD, mean_step
 from sumwire_lab.verify.plan import Experiments, Verification, target_check
 
 SYSTEMS: Final = (
@@ -110,7 +110,6 @@ def _server(v: Verification) -> list[Check]:
     return [*server_checks(switch, server), target_check("digits by a server", TrainOptions.of(DIGITS.name))]
 
 
-POWERSGD: Final = "powersgd"
 ACP: Final = "acp@group"
 Seconds = tuple[float | None, float | None]
 """Of a step, and until the accuracy; None for a system without steps behind its warm-up, or that never reached it."""

@@ -8,6 +8,7 @@ import asyncio
 import socket
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -91,17 +92,31 @@ def test_messages_are_as_long_as_those_of_thc() -> None:
     assert TcpServer(1025, 1, CONTROL).chunks == 2
 
 
-def test_links_have_priorities_for_tagged_packets_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_tagged_packets_and_no_others_have_a_tag_and_priorities(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """No network is made here."""
     opened: list[RunOptions] = []
+    told: list[dict[str, Any]] = []
 
-    def session(options: RunOptions, *_: object) -> AbstractContextManager[None]:
+    def call(_: object, given: dict[str, Any], _deadline_s: float) -> list[list[float]]:
+        told.append(given)
+        return [[1.0], [2.0]]
+
+    fabric = SimpleNamespace(server=SimpleNamespace(ip="10.0.0.9"), hosts=[1, 2])
+    session = SimpleNamespace(fabric=fabric, folder=tmp_path, start=lambda *_: None, log=lambda _: tmp_path, call=call)
+
+    def open_session(options: RunOptions, *_: object) -> AbstractContextManager[Any]:
         opened.append(options)
-        return nullcontext()
+        return nullcontext(session)
 
     monkeypatch.setattr(tcp_server, "network_experiment", nullcontext)
-    monkeypatch.setattr(tcp_server, "open_session", session)
+    monkeypatch.setattr(tcp_server, "open_session", open_session)
     monkeypatch.setattr(tcp_server, "apply_conditions", lambda *_: nullcontext())
-    monkeypatch.setattr(tcp_server, "_steps", lambda *_: [1.0])
+    monkeypatch.setattr(tcp_server, "killed_after", lambda: nullcontext({}))
+    monkeypatch.setattr(tcp_server, "wait_said", lambda *_: None)
     for tag in (None, FRONT):
-        run_tcp_server(TcpServer(1024, 1, CONTROL, tag), RunOptions(switch="soft"), tmp_path, print)
+        job = TcpServer(1024, 1, CONTROL, tag)
+        assert run_tcp_server(job, RunOptions(switch="soft"), tmp_path, print) == [2.0], "the slowest worker's"
     assert [options.link.priorities for options in opened] == [False, True]
+    assert [given["tos"] for given in told] == [0, FRONT.tos]
