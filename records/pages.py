@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Makes docs/measurements.md, a picture, and the numbers in pages from records: `make pages`.
+"""Makes docs/measurements.md, pictures, and the numbers in pages from records: `make pages`.
 
     python records/pages.py [--take results]
 
@@ -18,20 +18,16 @@ import subprocess
 import sys
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from sumwire_lab.study.figures import Figure, draw
 
 ROOT = Path(__file__).resolve().parents[1]
 RECORDS = ROOT / "records"
 PAGE = ROOT / "docs" / "measurements.md"
-# The seconds to the accuracy in the record of verify-evidence, over the links' rate, of the fastest systems of a kind.
-PICTURE = ROOT / "docs" / "images" / "time-to-accuracy.svg"
-FIGURE = Figure(
-    "Mbit/s", "s", by="system", panel="to", log_x=True, log_y=True, x_label="link, Mbit/s", y_label="training, s"
-)
+IMAGES = ROOT / "docs" / "images"
+# The fastest systems of a kind: the headline's pictures have these.
 DRAWN = ("gloo", "fp16", "powersgd", "naive4", "thc", "acp", "ef-sign", "marsit-adaptive")
-_SECONDS = re.compile(r"seconds to (.+) at ([\d, ]+) Mbit/s")
 # With numbers that are from records.
 FILLED = ("README.md",)
 VALUES_KEPT = 5
@@ -54,6 +50,68 @@ not hold. The commit is the one that a command ran on, or the one that first pri
 Record = dict[str, Any]
 
 
+class Picture(NamedTuple):
+    """A picture of a record's row: a panel for each name in the row's value, in it a line for each name, over the
+    numbers that the row's check lists in brackets. ``lines``: of which names; all by default."""
+
+    name: str
+    row: tuple[str, str]
+    figure: Figure
+    lines: tuple[str, ...] = ()
+
+    @property
+    def path(self) -> Path:
+        return IMAGES / self.name
+
+    def points(self, known: list[Record]) -> list[Record]:
+        """Return the figure's rows. A value that is no number, as "never", has none."""
+        record, check = self.row
+        [row] = [row for one in known if one["id"] == record for row in one["rows"] if row["check"] == check]
+        places = [float(place) for place in check[check.index("[") + 1 : check.index("]")].split(",")]
+        return [
+            {self.figure.panel: panel, self.figure.by: line, "at": at, "value": value}
+            for panel, values in row["value"].items()
+            for line in self.lines or values
+            for at, value in zip(places, values[line], strict=True)
+            if not isinstance(value, str)
+        ]
+
+
+PICTURES = (
+    Picture(
+        "time-to-accuracy.svg",
+        ("evidence", "seconds to an accuracy at [10, 100, 1000] Mbit/s"),
+        Figure(
+            "at",
+            "value",
+            by="system",
+            panel="to",
+            log_x=True,
+            log_y=True,
+            x_label="link, Mbit/s",
+            y_label="training, s",
+        ),
+        DRAWN,
+    ),
+    Picture(
+        "bytes-to-accuracy.svg",
+        ("evidence", "MB that a worker sends until [50, 75, 90, 100] % of the accuracy"),
+        Figure(
+            "value", "at", by="system", panel="to", log_x=True, x_label="a worker sent, MB", y_label="accuracy, % of it"
+        ),
+        DRAWN,
+    ),
+    Picture(
+        "loss-bound.svg",
+        (
+            "dlcp-server",
+            "jobs in virtual time, p = 0 / p = 5 %, mean of a step: round trip, loss, [5, 20, 100, 500] chunks",
+        ),
+        Figure("at", "value", by="lost", panel="over", log_x=True, x_label="chunks", y_label="without / with a bound"),
+    ),
+)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Make pages from records.")
     parser.add_argument("--take", type=Path, metavar="RESULTS", help="take verify-TOPIC.json of this folder first")
@@ -66,7 +124,8 @@ def main() -> None:
             record.write_text(json.dumps(new, indent=1, ensure_ascii=False) + "\n")
     known = records()
     PAGE.write_text(page(known))
-    draw(FIGURE, points(known), PICTURE)
+    for picture in PICTURES:
+        draw(picture.figure, picture.points(known), picture.path)
     for name in FILLED:
         (ROOT / name).write_text(filled((ROOT / name).read_text(), known))
 
@@ -108,18 +167,6 @@ def page(known: list[Record]) -> str:
     return "\n".join([_HEAD, *map(_section, known)])
 
 
-def points(known: list[Record]) -> list[Record]:
-    """Rows of the picture."""
-    return [
-        {"to": named[1], "system": system, "Mbit/s": float(rate), "s": seconds}
-        for record in known
-        for row in record["rows"]
-        if (named := _SECONDS.match(row["check"]))
-        for system in DRAWN
-        for rate, seconds in zip(named[2].split(","), row["value"][system], strict=True)
-    ]
-
-
 def _section(record: Record) -> str:
     head = f'## <a id="{record["id"]}"></a>{record["title"]}\n\n'
     where = f"`{record['command']}`, {record['date']}, commit {record['commit']}. {record['conditions']}"
@@ -141,7 +188,7 @@ def _cell(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(map(_cell, value))
     if isinstance(value, dict):
-        return "; ".join(f"{name} {_cell(one)}" for name, one in value.items())
+        return "; ".join(f"{name}{':' * isinstance(one, dict)} {_cell(one)}" for name, one in value.items())
     return _escaped(str(value))
 
 

@@ -279,6 +279,9 @@ def _jumbo_rules(path: str, job: Job) -> Iterator[Problem]:
     if job.key is not None or job.blind:
         rule = f"must not have {JUMBO.name} in a blind job or one with a key, whose packets are short: leave it out"
         yield Problem(path, "ops", list(job.ops), rule)
+    if job.degrade is not None:
+        rule = f"loses and cuts packets of thc alone: leave it, or {JUMBO.name}, out"
+        yield Problem(path, "degrade", "{...}", rule)
     if job.slots.end > JUMBO_SLOTS and not job.takes_free:
         rule = f"slots {job.slots.base}..{job.slots.end - 1}: with op {JUMBO.name} must be below {JUMBO_SLOTS}"
         yield Problem(path, "slots", f"{job.slots.base}..{job.slots.end - 1}", rule)

@@ -25,11 +25,12 @@ from sumwire_lab.system import counters
 def bench(options: AllReduceOptions) -> Bench:
     """Measure all systems at all rates. A case has one system at one link rate, with its sizes one after the other in a
     session. Its row contains a row for each size, and the packets lost and sent again in the whole session."""
-    base = RunOptions(workers=options.workers, switch=options.switch, engine=options.engine)
+    link = LinkOptions(mtu=options.mtu)
+    base = RunOptions(workers=options.workers, link=link, switch=options.switch, engine=options.engine)
     kind = switches.choose_for(base)
 
     def measure(case: Row, context: Context) -> dict[str, Any]:
-        return _measured(case["system"], replace(base, link=LinkOptions(case["link_mbit"])), options, context)
+        return _measured(case["system"], replace(base, link=replace(link, mbit=case["link_mbit"])), options, context)
 
     def record(rows: Rows) -> dict[str, Any]:
         engine = switches.choose_engine(base.engine) if kind == "soft" else None

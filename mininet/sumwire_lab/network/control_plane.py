@@ -13,6 +13,7 @@ from typing import Any, Final
 import sumwire_controller
 import yaml
 from sumwire.systems.spec import SWITCH
+from sumwire_protocol.constants import JUMBO_SLOTS
 from sumwire_protocol.ops import JUMBO
 from sumwire_protocol.tables import AUTO, DEFAULT_BITS, DEFAULT_P, UNIFORM
 
@@ -42,9 +43,13 @@ def ops_for(fabric: Fabric, *, blind: bool = False) -> list[str]:
     """Return every op of the systems that have room for this network's workers, so that one job serves every system."""
     workers = len(fabric.hosts)
     below = max((fabric.stands_for(trunk.lower) for trunk in fabric.trunks), default=0)
-    long_packets = fabric.link.mtu >= JUMBO_MTU and fabric.server is None and not blind
-    ops = (*SYSTEM_OPS, *((JUMBO,) if long_packets else ()))
+    ops = (*SYSTEM_OPS, *((JUMBO,) if _long_packets(fabric) and not blind else ()))
     return [op.name for op in ops if workers <= op.workers_max and below <= op.workers_below_max]
+
+
+def _long_packets(fabric: Fabric) -> bool:
+    """Return whether packets of 8192 values fit the links; a server's software sums short ones alone."""
+    return fabric.link.mtu >= JUMBO_MTU and fabric.server is None
 
 
 def job(fabric: Fabric, name: str, number: int, ops: list[str], *, base: int, count: int) -> dict[str, Any]:
@@ -72,8 +77,10 @@ def bounded_job(fabric: Fabric, options: LanedOptions, recipe: Recipe, train: Tr
 def laned_job(
     fabric: Fabric, options: LanedOptions, recipe: Recipe, train: TrainOptions = TRAIN
 ) -> list[dict[str, Any]]:
-    """Return the job of a system with priority lanes."""
-    entry = job(fabric, JOB, JOB_ID, list(recipe.ops[SWITCH]), base=0, count=LANED_SLOTS)
+    """Return the job of a system with priority lanes. What is cut or lost on purpose are short packets."""
+    long_packets = _long_packets(fabric) and not options.trims and options.degrade is None
+    ops = [*recipe.ops[SWITCH], *([JUMBO.name] if long_packets else [])]
+    entry = job(fabric, JOB, JOB_ID, ops, base=0, count=JUMBO_SLOTS if long_packets else LANED_SLOTS)
     return [entry | {"thc": thc_table(recipe, train)} | options.job()]
 
 

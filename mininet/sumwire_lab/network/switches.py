@@ -225,17 +225,14 @@ class P4Process:
 
 _QUEUE_PACKETS: Final = 64
 BMV2_SLOTS: Final = 2 * _QUEUE_PACKETS
-"""The most slots of a job on bmv2."""
+"""The most slots of a job on bmv2, those of its lanes together: half of them are in flight."""
 
 
 def fitted(jobs: Sequence[dict[str, Any]], kind: str | None) -> list[dict[str, Any]]:
-    """Return the jobs (in the controller's configuration) with as many slots as this kind of switch supports.
-
-    Jobs with lanes keep theirs: their windows follow round trips and marks.
-    """
+    """Return the jobs (in the controller's configuration) with as many slots as this kind of switch supports."""
     if kind != "bmv2":
         return list(jobs)
-    return [entry if "lanes" in entry else {**entry, "slots": _at_most(entry["slots"])} for entry in jobs]
+    return [{**entry, "slots": _at_most(entry["slots"])} for entry in jobs]
 
 
 def _at_most(slots: dict[str, int]) -> dict[str, int]:

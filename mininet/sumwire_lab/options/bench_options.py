@@ -164,6 +164,7 @@ class AllReduceOptions(SwitchOptions):
         read=partial(parse_names, "systems", ALLREDUCE_SYSTEMS),
     )
     workers: int = option(WORKERS, "hosts")
+    mtu: int = option(LinkOptions.mtu, "bytes of the links' packets, as for `run`")
     repeats: int = 3
     """Least number of timed repeats of each size."""
 

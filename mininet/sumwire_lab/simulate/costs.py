@@ -78,8 +78,8 @@ MEASURED: Final[Mapping[tuple[str, str], _Fitted]] = {
 _LIKE: Final[Mapping[Op, Op]] = {JUMBO: THC, VOTE: SIGN}
 SWITCHES: Final = ("soft", "aggregator", "bmv2")
 JUMBO_VALUE: Final[Mapping[str, float]] = {"soft": 0.66, "aggregator": 1.0, "bmv2": 1 / 3.27}
-"""Seconds of a switch for a value in a packet of 8192, over those in a packet of 1024 (records/speed.json: of the run
-before the latest, with which the studies were made)."""
+"""Seconds of a switch for a value in a packet of 8192, over those in a packet of 1024 (records/speed.json: of the
+first run, with which the studies were made)."""
 WIDE_CODEC: Final = 8.53 / 7.62
 """Seconds of a codec for a value: thc-wide's over THC's, in one run (records/switch.json)."""
 GPU_BYTE_S: Final = 1 / 3.35e12

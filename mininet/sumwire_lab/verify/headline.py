@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
 """The rows `headline` of `make verify-evidence`: time to equal accuracy, of baselines as users would choose them and of
-Sumwire's systems. Trainings end when they reach the accuracy.
+Sumwire's systems, and what they send until then. Trainings end when they reach the accuracy.
 
 Two rows change one thing alone: where THC's packets are summed, and which of two low-rank systems has the group."""
 
@@ -10,13 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import accumulate
+from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
 from sumwire_lab.bench.accuracy import ours
 from sumwire_lab.options.recipes import BASELINE, BASELINES, DIGITS, DIGITS_CNN, TASKS, TEXT
 from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
-from sumwire_lab.run.results import fastest
+from sumwire_lab.run.results import RecordFollower, fastest
 from sumwire_lab.run.training_run import run
 from sumwire_lab.study.check import Check, at_least, holds, reported
 from sumwire_lab.verify.acp import OVER_POWERSGD_MIN, POWERSGD, mean_step
@@ -31,6 +33,9 @@ RATIO_MIN: Final = 1.5
 # Up to this rate the ratio has a target.
 SLOW_MBIT: Final = 100.0
 SLOWEST: Final = LinkOptions(RATES[0])
+# Of the target accuracy: what was sent is also told for accuracies on the way.
+PARTS: Final = (0.5, 0.75, 0.9, 1.0)
+MB: Final = 1e6
 DEADLINE_S: Final = 2 * 3600.0
 
 
@@ -43,7 +48,7 @@ def checks(where: str, target: float, times: Mapping[str, Sequence[float | None]
     ratios = {f"{one} / {other}": _ratio(seconds, one, other) for one, other in pairs}
     over_best = ratios[f"{theirs} / {mine}"]
     label = f"{where}: time to {target:.0%}, best baseline / best of Sumwire"
-    shown = {name: "never" if one is None else round(one, 3) for name, one in seconds.items()}
+    shown = {name: _shown(one) for name, one in seconds.items()}
     return [
         reported(label, ratios)
         if least is None
@@ -58,6 +63,10 @@ def _median(found: Sequence[float | None]) -> float | None:
     return median(known) if len(known) == len(found) else None
 
 
+def _shown(one: float | None) -> float | str:
+    return "never" if one is None else round(one, 3)
+
+
 def _ratio(seconds: Mapping[str, float | None], theirs: str | None, mine: str | None) -> float | None:
     return _over(*(None if name is None else seconds.get(name) for name in (theirs, mine)))
 
@@ -66,20 +75,43 @@ def _over(theirs: float | None, mine: float | None) -> float | None:
     return theirs / mine if theirs and mine else None
 
 
+def megabytes_sent(folder: Path, target: float) -> list[float | None]:
+    """Return what the first worker had sent when its test accuracy first reached each part of ``target``; None where it
+    never did. ``folder``: a system's."""
+    follower = RecordFollower(folder / "worker0.jsonl")
+    follower.poll()
+    steps = follower.record.steps
+    sent = list(accumulate(step.tx_bytes / MB for step in steps))
+    tested = [(step.accuracy, until) for step, until in zip(steps, sent, strict=True) if step.accuracy is not None]
+    return [next((until for accuracy, until in tested if accuracy >= part * target), None) for part in PARTS]
+
+
+def sent_check(where: str, target: float, sent: Mapping[str, Sequence[Sequence[float | None]]]) -> Check:
+    """Report medians over the seeds. ``sent``: megabytes by system, seed by seed, for each part of the target."""
+    levels = ", ".join(f"{100 * part:g}" for part in PARTS)
+    shown = {name: [_shown(_median(seeds)) for seeds in zip(*of, strict=True)] for name, of in sent.items()}
+    return reported(f"{where}: MB that a worker sends until [{levels}] % of {target:.0%}", shown)
+
+
 def _measure(name: str, mbit: float, v: Verification) -> list[Check]:
     """All systems in turn, for each seed. On the slowest links one seed takes as long as three elsewhere."""
     task = TASKS[NAMES[name]]
     times: dict[str, list[float | None]] = {system: [] for system in SYSTEMS}
+    sent: dict[str, list[list[float | None]]] = {system: [] for system in SYSTEMS}
     for seed in v.options.seeds if mbit >= SLOW_MBIT else v.options.seeds[:1]:
         train = TrainOptions.of(task.name, seed=seed, until_target=True, nmse_samples=0)
-        summary = v.summary(
-            RunOptions(link=LinkOptions(mbit), train=train, systems=SYSTEMS, switch="soft", deadline_s=DEADLINE_S)
-        )
+        options = RunOptions(link=LinkOptions(mbit), train=train, systems=SYSTEMS, switch="soft", deadline_s=DEADLINE_S)
+        summary, folder = run(options, v.results, v.say)
         for system, entry in summary["systems"].items():
             times[system].append(entry["time_to_target_s"])
+            sent[system].append(megabytes_sent(folder / system, task.target))
     least = RATIO_MIN if mbit <= SLOW_MBIT else None
     where = f"{name}, {mbit:g} Mbit/s"
-    return [*checks(where, task.target, times, least), target_check(where, TrainOptions.of(task.name))]
+    return [
+        *checks(where, task.target, times, least),
+        sent_check(where, task.target, sent),
+        target_check(where, TrainOptions.of(task.name)),
+    ]
 
 
 SERVER_MIN: Final = 1.1

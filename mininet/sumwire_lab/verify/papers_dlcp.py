@@ -150,11 +150,23 @@ def grid_checks(cells: Sequence[Mapping[str, Any]]) -> list[Check]:
     return [
         at_least(f"{label}: mean time of a step, the least ({named(least)})", gain(least), GRID_MIN),
         *(
-            reported(f"{label}, {named(cell)}: mean and 99th percentile", [gain(cell), gain(cell, "p99_s")])
-            for cell in cells
-            if cell["loss"] >= GRID_LOSS
+            reported(
+                f"{label}: {of}, {1000 * round_trip:g} ms, {_listed(cells, 'chunks')} chunks, by loss",
+                {f"{loss:.1%}": [gain(cell, key) for cell in row] for loss, row in _by(rows, "loss").items()},
+            )
+            for round_trip, rows in _by(cells, "round_trip_s").items()
+            for of, key in (("mean", "mean_s"), ("99th percentile", "p99_s"))
         ),
     ]
+
+
+def _by(cells: Sequence[Mapping[str, Any]], key: str) -> dict[Any, list[Mapping[str, Any]]]:
+    """Group cells by what they have there, in the order in which they come."""
+    return {value: [cell for cell in cells if cell[key] == value] for value in dict.fromkeys(c[key] for c in cells)}
+
+
+def _listed(cells: Sequence[Mapping[str, Any]], key: str) -> str:
+    return ", ".join(map(str, _by(cells, key)))
 
 
 def early_forward_checks(outcome: EarlyForwardOutcome) -> list[Check]:
@@ -195,7 +207,6 @@ QUICK_TURNS: Final = 4
 # Of each seed, in each cell of the grid; and the loss from which on cells have a row.
 GRID_STEPS: Final = 40
 QUICK_GRID_STEPS: Final = 2
-GRID_LOSS: Final = 0.01
 # Of the server's incast, and of random loss.
 SERVER_BOUND: Final = 0.05
 LOSS_BOUND: Final = 0.03

@@ -7,6 +7,7 @@ from __future__ import annotations
 import importlib.util
 import re
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 import pytest
@@ -28,15 +29,24 @@ def test_measurements_are_current_and_short() -> None:
     assert len(page.splitlines()) <= LINES_MOST
 
 
-def test_the_picture_is_current(tmp_path: Path) -> None:
+# Panels, lines and points of a line.
+SHAPES = {"time-to-accuracy.svg": (3, 8, 3), "bytes-to-accuracy.svg": (3, 8, 4), "loss-bound.svg": (3, 3, 4)}
+
+
+@pytest.mark.parametrize("picture", pages.PICTURES, ids=lambda picture: picture.name)
+def test_pictures_are_current(picture: Any, tmp_path: Path) -> None:
     """To the letter by the same matplotlib; another one may draw the same numbers in other words."""
-    points, drawn = pages.points(pages.records()), pages.PICTURE.read_text()
-    assert {point["system"] for point in points} == set(pages.DRAWN)
-    assert len(points) == 3 * 3 * len(pages.DRAWN), "three tasks at three rates"
+    points, drawn = picture.points(pages.records()), picture.path.read_text()
+    panels, lines, numbers = SHAPES[picture.name]
+    assert len({point[picture.figure.panel] for point in points}) == panels
+    assert len({point[picture.figure.by] for point in points}) == lines
+    assert len({point["at"] for point in points if point[picture.figure.panel] == points[0][picture.figure.panel]}) == (
+        numbers
+    )
     by = re.search(r"Matplotlib v([\d.]+)", drawn)
     assert by is not None
     if by[1] == matplotlib.__version__:
-        pages.draw(pages.FIGURE, points, tmp_path / "drawn.svg")
+        pages.draw(picture.figure, points, tmp_path / "drawn.svg")
         assert (tmp_path / "drawn.svg").read_text() == drawn, "run make pages"
 
 

@@ -17,6 +17,8 @@ from golden import model
 from helpers.transport.soft_tree import LEAF_SPINE, soft_tree
 from helpers.transport.udp_bridge import Bridge, Impairment, configs, golden_switch, job_mapping, run_workers
 from sumwire.errors import MismatchError
+from sumwire.job.codec_operation import _most_urgent
+from sumwire.job.operations import OWN_PACKETS, JumboPayload
 from sumwire.transport.options import Delivery
 from sumwire_protocol import constants as p4
 from torch import Tensor
@@ -160,6 +162,13 @@ def test_what_is_lost_in_one_round_trip_is_in_the_residual_too() -> None:
     assert len(counts) > 1
 
 
+def test_a_long_packet_is_as_urgent_as_its_most_urgent_chunk_and_is_lost_as_late() -> None:
+    """Priority is in the top three bits of a TOS byte, the drop class in the next two. Protected: class 0 with ECN."""
+    tags = np.array([0x38, 0x58, 0xF8, 0x30, 0x38, 0x38, 0x38, 0x38, 0x38, 0x42, 0x38], np.uint8)
+    assert _most_urgent(tags, JumboPayload()).tolist() == [0xF0, 0x42]
+    assert _most_urgent(tags, OWN_PACKETS[p4.OP_THC]) is tags
+
+
 @pytest.mark.cc
 def test_over_a_tree_of_switches() -> None:
     """Partial results of long packets go up, and the results come down, over links that lose packets."""
@@ -183,8 +192,6 @@ def test_over_a_tree_of_switches() -> None:
 
 def test_payload_is_where_the_switch_takes_it_from() -> None:
     """By the golden model, which cuts values out of packets on its own."""
-    from sumwire.job.operations import JumboPayload
-
     rng = np.random.default_rng(1)
     values = rng.integers(0, 16, (16, 1024))
     words = np.stack([np.frombuffer(model.to_planes(row, 4), np.uint8).reshape(4, 128) for row in values])

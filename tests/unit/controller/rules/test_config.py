@@ -243,6 +243,10 @@ REFUSED: dict[str, tuple[Change, str, object, str]] = {
     "long packets without thc": (_add_job(ops=["max32", "jumbo"]), "jobs[1].ops", ["max32", "jumbo"], "must have thc"),
     "long packets of a blind job": (lambda data: data["jobs"][0].update(blind=True, ops=["thc", "sum32", "jumbo"]),
                                     "jobs[0].ops", ["thc", "sum32", "jumbo"], "blind job or one with a key"),
+    "long packets that are lost on purpose": (
+        lambda data: data["jobs"][0].update(LONG, degrade={"mode": "drop", "share": 0.1, "seed": 1},
+                                            slots={"base": 0, "count": 256}),
+        "jobs[0].degrade", "{...}", "leave it, or jumbo, out"),
     "long packets beyond their slots": (lambda data: data["jobs"][0].update(LONG), "jobs[0].slots", "257..512",
                                         "must be below 512"),
     "table without thc": (put("jobs", 0, "ops", to=["max32"]), "jobs[0].thc", "{...}", "only for op thc"),

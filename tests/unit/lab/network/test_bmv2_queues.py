@@ -11,7 +11,6 @@ from sumwire_lab.bench.switch import CONTENDERS, GENERATOR, jobs_for
 from sumwire_lab.network import control_plane
 from sumwire_lab.network.fabric import plan
 from sumwire_lab.network.switches import BMV2_SLOTS, fitted
-from sumwire_lab.options.priority_lanes import SLOTS as LANED_SLOTS
 from sumwire_lab.options.priority_lanes import LanedOptions
 from sumwire_lab.options.recipes import RECIPES
 from sumwire_lab.options.run_options import LinkOptions
@@ -45,6 +44,12 @@ def test_the_benchmark_fills_no_queue(contender: str) -> None:
     assert (entry["slots"]["count"] // 2 <= QUEUE_PACKETS) == (contender == "bmv2")
 
 
-def test_lanes_keep_their_slots() -> None:
-    jobs = control_plane.laned_job(plan(4, LinkOptions(), "sw12af"), LanedOptions(), RECIPES["dlcp"])
-    assert fitted(jobs, "bmv2")[0]["slots"]["count"] == LANED_SLOTS
+@pytest.mark.parametrize("mtu", [1500, 9000])
+def test_lanes_share_them(mtu: int) -> None:
+    fabric = plan(4, LinkOptions(mtu=mtu), "sw12af", "star")
+    jobs = fitted(control_plane.laned_job(fabric, LanedOptions(), RECIPES["dlcp"]), "bmv2")
+    config = parse_any(
+        yaml.safe_dump(control_plane.configuration(fabric, {fabric.switches[0].name: "127.0.0.1:1"}, jobs))
+    )
+    lanes = job_description(config, control_plane.JOB)["lanes"]
+    assert [lane["slots"] for lane in lanes] == [BMV2_SLOTS // 4] * 4

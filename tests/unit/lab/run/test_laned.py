@@ -137,6 +137,24 @@ def test_the_controller_takes_job_and_queues(topology: str) -> None:
     assert sorted(one["rate_mbit"] for one in virtual) == [5] * (ports - 4) + [20] * 4
 
 
+@pytest.mark.parametrize(
+    ("options", "mtu", "long_packets"),
+    [
+        (LanedOptions(), 9000, True),
+        (LanedOptions(), 1500, False),
+        (LanedOptions(trims=True), 9000, False),
+        (LanedOptions(degrade=DegradeOptions("drop", 0.2)), 9000, False),
+    ],
+)
+def test_lanes_have_long_packets_where_links_carry_them(options: LanedOptions, mtu: int, long_packets: bool) -> None:
+    fabric = plan(4, LinkOptions(20, 100, mtu=mtu), "sw12af", "star")
+    jobs = control_plane.laned_job(fabric, options, RECIPES["dlcp"])
+    text = yaml.safe_dump(control_plane.configuration(fabric, {fabric.switches[0].name: "127.0.0.1:1"}, jobs))
+    told = job_description(parse_any(text), control_plane.JOB)
+    assert ("jumbo" in told["ops"]) is long_packets
+    assert [lane["slots"] for lane in told["lanes"]] == [128 if long_packets else 256] * 4
+
+
 def test_a_virtual_queue_is_full_before_the_links_own() -> None:
     one = queues.thresholds(150_000)
     assert 0 < one["mark_bytes"] < one["drop_bytes"][0]

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -36,6 +37,25 @@ def test_the_best_of_each_side_reaches_the_accuracy_with_every_seed() -> None:
     assert headline.checks("digits", 0.95, TIMES, None)[0].target == "reported"
 
 
+def _steps(accuracies: Sequence[float | None]) -> str:
+    """A worker's file, whose steps send 2 MB each."""
+    step = {"kind": "step", "loss": 1.0, "clock_s": 1.0, "step_s": 1.0, "comm_s": 1.0, "rx_bytes": 0}
+    return "".join(
+        json.dumps({**step, "step": number, "tx_bytes": 2_000_000, "accuracy": accuracy}) + "\n"
+        for number, accuracy in enumerate(accuracies)
+    )
+
+
+def test_what_was_sent_is_told_for_accuracies_on_the_way_and_never_where_a_seed_did_not_get_there(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "worker0.jsonl").write_text(_steps([0.1, 0.5, None, 0.4, 0.72, 0.9]))
+    sent = headline.megabytes_sent(tmp_path, 0.96)
+    assert sent == [4.0, 10.0, 12.0, None]
+    told = headline.sent_check("cnn", 0.96, {"thc": [sent, [6.0, 8.0, 10.0, 20.0]]})
+    assert (told.value, told.holds) == ({"thc": [5.0, 9.0, 11.0, "never"]}, True)
+
+
 def test_naive_quantization_is_no_system_of_sumwire() -> None:
     without = {name: times for name, times in TIMES.items() if name in ("gloo", "naive4")}
     ratio, _ = headline.checks("digits", 0.95, without, 1.5)
@@ -47,18 +67,23 @@ def test_all_systems_are_trained_in_turn_for_each_seed_up_to_the_target(
 ) -> None:
     asked: list[RunOptions] = []
 
-    def summary(_: Verification, options: RunOptions) -> dict[str, Any]:
+    def run(options: RunOptions, *_: object) -> tuple[dict[str, Any], Path]:
         asked.append(options)
-        return {"systems": {name: {"time_to_target_s": 1.0 + (name in BASELINES)} for name in options.systems}}
+        for name in options.systems:
+            (tmp_path / name).mkdir(exist_ok=True)
+            (tmp_path / name / "worker0.jsonl").write_text(_steps([0.3, None, 0.96]))
+        entries = {name: {"time_to_target_s": 1.0 + (name in BASELINES)} for name in options.systems}
+        return {"systems": entries}, tmp_path
 
-    monkeypatch.setattr(Verification, "summary", summary)
+    monkeypatch.setattr(headline, "run", run)
     v = Verification(tmp_path, print, VerifyOptions("evidence"))
     for row, seeds, best in (("cnn-10", [1], 0.9), ("cnn-1000", [1, 2, 3], 0.96)):
         monkeypatch.setattr(signs_alone, "by_step", lambda train, best=best: [0.5, best, 0.7])
         asked.clear()
-        ratio, _, known_bad = headline.EXPERIMENTS[row](v)
+        ratio, _, sent, known_bad = headline.EXPERIMENTS[row](v)
         assert (known_bad.holds, known_bad.target) == (best < 0.96, "not: >= 0.96"), "signs must not reach it"
         assert ratio.value["gloo / thc"] == 2.0
+        assert "[50, 75, 90, 100] % of 96%" in sent.check and sent.value["thc"] == [6.0, 6.0, 6.0, 6.0]
         assert [options.train.seed for options in asked] == seeds
         assert {(options.train.task, options.train.until_target) for options in asked} == {("digits-cnn", True)}
         assert {options.systems for options in asked} == {headline.SYSTEMS}

@@ -162,8 +162,15 @@ def test_a_ring_keeps_its_bound_and_its_bits() -> None:
 
 
 def test_a_bound_may_cost_no_time_anywhere() -> None:
-    checks = papers_dlcp.grid_checks([cell(20, 1.2, 1.1, 1.0), cell(500, 1.0, 0.99, 1.0, loss=0.001)])
-    assert holding(checks) == [True, True]
-    assert "0.1% lost, 500 chunks" in checks[0].check
-    assert checks[1].value == [1.1, 1.2]
+    fine = [cell(20, 1.2, 1.1, 1.0), cell(500, 1.0, 1.3, 1.0)]
+    checks = papers_dlcp.grid_checks(
+        [*fine, cell(20, 1.0, 0.99, 1.0, loss=0.001), cell(500, 1.0, 1.0, 1.0, loss=0.001)]
+    )
+    assert holding(checks) == [True, True, True]
+    assert "0.1% lost, 20 chunks" in checks[0].check
+    assert "mean, 40 ms, 20, 500 chunks" in checks[1].check
+    assert [one.value for one in checks[1:]] == [
+        {"1.0%": [1.1, 1.3], "0.1%": [0.99, 1.0]},
+        {"1.0%": [1.2, 1.0], "0.1%": [1.0, 1.0]},
+    ]
     assert holding(papers_dlcp.grid_checks([cell(20, 1.2, 0.97, 1.0)]))[0] is False

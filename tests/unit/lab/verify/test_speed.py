@@ -117,10 +117,11 @@ def test_a_lost_packet_anywhere_does_not_hold(lost: Losses, holds: bool | None) 
 
 
 def test_the_settings_are_those_of_the_targets() -> None:
-    assert [(s.link_mbit, 4 * s.values, dict(s.ratios)) for s in SETTINGS] == [
-        (100.0, 10_000_000, {"thc": 5.5, "sign": 38.0}),
-        (1000.0, 40_000_000, {"thc": 3.5, "sign": 16.0}),
-        (10_000.0, 100_000_000, {"thc": 1.0, "sign": 3.0}),
+    assert [(s.link_mbit, s.mtu, 4 * s.values, dict(s.ratios), dict(s.cpu)) for s in SETTINGS] == [
+        (100.0, 1500, 10_000_000, {"thc": 5.5, "sign": 38.0}, {}),
+        (1000.0, 1500, 40_000_000, {"thc": 3.5, "sign": 16.0}, {"thc": 1.0}),
+        (10_000.0, 1500, 100_000_000, {"thc": 1.0, "sign": 3.0}, {}),
+        (10_000.0, 9000, 100_000_000, {"thc": 2.0}, {"thc": 0.4}),
     ]
 
 
@@ -174,8 +175,10 @@ def experiments(monkeypatch: pytest.MonkeyPatch) -> None:
             return [row | {"system": name} for name in systems for row in small(2.0)]
         if bench.study.name != "allreduce":
             return []
-        times, of = (("gloo", 1.65), ("thc", 0.3), ("sign", 0.04)), {one.link_mbit: one.values for one in SETTINGS}
-        return [result(name, s, values=of[bench.study.cases[0]["link_mbit"]]) for name, s in times]
+        taken = {"gloo": (1.65, 0.03), "thc": (0.3, 0.012), "sign": (0.04, 0.03)}
+        of = {one.link_mbit: one.values for one in SETTINGS}
+        cases = [(case["system"], of[case["link_mbit"]]) for case in bench.study.cases]
+        return [result(name, taken[name][0], values=values, cpu=taken[name][1]) for name, values in cases]
 
     entry = {"accuracy": 0.98, "comm_s_per_step": 0.03, "time_to_target_s": 1.0, "replicas_equal": True}
     systems = {"gloo": {**entry, "comm_s_per_step": 0.17, "time_to_target_s": 5.0}, "thc": entry}
@@ -183,6 +186,7 @@ def experiments(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan.shutil, "which", lambda name: f"/usr/bin/{name}")
     made = speed.switch.bench(speed.SwitchBenchOptions(switches=("python",)))
     rated = replace(made, record=lambda _: {"ops": {"thc": FAST, "jumbo": LONG}})
+    monkeypatch.setattr(speed.switch, "present", lambda: ["native", "python", "bmv2"])
     monkeypatch.setattr(speed.switch, "bench", lambda _: rated)
     monkeypatch.setattr(Verification, "rows", measured)
     monkeypatch.setattr(speed, "codec_record", lambda _: {"form": "native", "cpu_median_ms": 1.9})
@@ -195,9 +199,9 @@ def test_all_rows_are_made_and_written(experiments: None, tmp_path: Path) -> Non
     done = verify("speed", tmp_path, lambda line: None)
     rows = json.loads((tmp_path / "verify-speed.json").read_text())
     assert rows == [check.as_dict() for check in done]
-    assert {row["holds"] for row in rows} == {True}
+    assert [row for row in rows if not row["holds"]] == []
     assert all({"check", "value", "target", "holds"} <= set(row) for row in rows)
-    assert len(rows) == 7 + 8 + 8 + 7 + 2 * 6 + 3 + 2 + 1 + 6 + 1 + 2 + 1
+    assert len(rows) == 7 + 8 + 8 + 7 + 6 + 2 * 6 + 3 + 2 + 1 + 6 + 1 + 2 + 1
     assert len({row["check"] for row in rows}) == len(rows), "no two rows of one name"
 
 
