@@ -188,7 +188,7 @@ def _cell(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(map(_cell, value))
     if isinstance(value, dict):
-        return "; ".join(f"{name}{':' * isinstance(one, dict)} {_cell(one)}" for name, one in value.items())
+        return "; ".join(f"{name}{':' if isinstance(one, dict) else ''} {_cell(one)}" for name, one in value.items())
     return _escaped(str(value))
 
 

@@ -43,11 +43,11 @@ def ops_for(fabric: Fabric, *, blind: bool = False) -> list[str]:
     """Return every op of the systems that have room for this network's workers, so that one job serves every system."""
     workers = len(fabric.hosts)
     below = max((fabric.stands_for(trunk.lower) for trunk in fabric.trunks), default=0)
-    ops = (*SYSTEM_OPS, *((JUMBO,) if _long_packets(fabric) and not blind else ()))
+    ops = (*SYSTEM_OPS, *((JUMBO,) if _takes_long_packets(fabric) and not blind else ()))
     return [op.name for op in ops if workers <= op.workers_max and below <= op.workers_below_max]
 
 
-def _long_packets(fabric: Fabric) -> bool:
+def _takes_long_packets(fabric: Fabric) -> bool:
     """Return whether packets of 8192 values fit the links; a server's software sums short ones alone."""
     return fabric.link.mtu >= JUMBO_MTU and fabric.server is None
 
@@ -78,7 +78,7 @@ def laned_job(
     fabric: Fabric, options: LanedOptions, recipe: Recipe, train: TrainOptions = TRAIN
 ) -> list[dict[str, Any]]:
     """Return the job of a system with priority lanes. What is cut or lost on purpose are short packets."""
-    long_packets = _long_packets(fabric) and not options.trims and options.degrade is None
+    long_packets = _takes_long_packets(fabric) and not options.trims and options.degrade is None
     ops = [*recipe.ops[SWITCH], *([JUMBO.name] if long_packets else [])]
     entry = job(fabric, JOB, JOB_ID, ops, base=0, count=JUMBO_SLOTS if long_packets else LANED_SLOTS)
     return [entry | {"thc": thc_table(recipe, train)} | options.job()]

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import accumulate
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
@@ -18,7 +17,7 @@ from typing import Any, Final
 from sumwire_lab.bench.accuracy import ours
 from sumwire_lab.options.recipes import BASELINE, BASELINES, DIGITS, DIGITS_CNN, TASKS, TEXT
 from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
-from sumwire_lab.run.results import RecordFollower, fastest
+from sumwire_lab.run.results import RecordFollower, fastest, steps_to_target
 from sumwire_lab.run.training_run import run
 from sumwire_lab.study.check import Check, at_least, holds, reported
 from sumwire_lab.verify.acp import OVER_POWERSGD_MIN, POWERSGD, mean_step
@@ -81,9 +80,8 @@ def megabytes_sent(folder: Path, target: float) -> list[float | None]:
     follower = RecordFollower(folder / "worker0.jsonl")
     follower.poll()
     steps = follower.record.steps
-    sent = list(accumulate(step.tx_bytes / MB for step in steps))
-    tested = [(step.accuracy, until) for step, until in zip(steps, sent, strict=True) if step.accuracy is not None]
-    return [next((until for accuracy, until in tested if accuracy >= part * target), None) for part in PARTS]
+    reached = [steps_to_target(steps, part * target) for part in PARTS]
+    return [None if count is None else sum(step.tx_bytes for step in steps[:count]) / MB for count in reached]
 
 
 def sent_check(where: str, target: float, sent: Mapping[str, Sequence[Sequence[float | None]]]) -> Check:

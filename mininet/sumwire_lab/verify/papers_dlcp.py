@@ -17,6 +17,7 @@ from sumwire_lab.options.conditions import Conditions
 from sumwire_lab.options.priority_lanes import LanedOptions
 from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
 from sumwire_lab.study.check import Check, at_least, at_most, equal, reported
+from sumwire_lab.study.figures import grouped
 from sumwire_lab.verify.dlcp import FIRST_SHARE_MIN, replicas_check
 from sumwire_lab.verify.plan import Experiment, Experiments, Verification, needs_bmv2, recorded, simulated
 
@@ -147,26 +148,18 @@ def grid_checks(cells: Sequence[Mapping[str, Any]]) -> list[Check]:
 
     label = "simulated jobs over 1 to 40 ms round trip, p = 0 / p = 5 %"
     least = min(cells, key=gain)
+    chunks = ", ".join(str(of) for (of,) in grouped(cells, ["chunks"]))
     return [
         at_least(f"{label}: mean time of a step, the least ({named(least)})", gain(least), GRID_MIN),
         *(
             reported(
-                f"{label}: {of}, {1000 * round_trip:g} ms, {_listed(cells, 'chunks')} chunks, by loss",
-                {f"{loss:.1%}": [gain(cell, key) for cell in row] for loss, row in _by(rows, "loss").items()},
+                f"{label}: {of}, {1000 * round_trip:g} ms, {chunks} chunks, by loss",
+                {f"{loss:.1%}": [gain(cell, key) for cell in row] for (loss,), row in grouped(rows, ["loss"]).items()},
             )
-            for round_trip, rows in _by(cells, "round_trip_s").items()
+            for (round_trip,), rows in grouped(cells, ["round_trip_s"]).items()
             for of, key in (("mean", "mean_s"), ("99th percentile", "p99_s"))
         ),
     ]
-
-
-def _by(cells: Sequence[Mapping[str, Any]], key: str) -> dict[Any, list[Mapping[str, Any]]]:
-    """Group cells by what they have there, in the order in which they come."""
-    return {value: [cell for cell in cells if cell[key] == value] for value in dict.fromkeys(c[key] for c in cells)}
-
-
-def _listed(cells: Sequence[Mapping[str, Any]], key: str) -> str:
-    return ", ".join(map(str, _by(cells, key)))
 
 
 def early_forward_checks(outcome: EarlyForwardOutcome) -> list[Check]:

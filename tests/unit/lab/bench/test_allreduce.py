@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 import torch
-from sumwire_lab.bench import exchange_worker
+from sumwire_lab.bench import allreduce, exchange_worker
 from sumwire_lab.bench.allreduce import bench, size_row, text
 from sumwire_lab.bench.exchange_worker import PlainAllReduce
 from sumwire_lab.bench.timing import all_reduce_bytes
-from sumwire_lab.errors import LabError
+from sumwire_lab.errors import LabError, OptionError
 from sumwire_lab.options.bench_options import AllReduceOptions
 from sumwire_lab.options.run_options import UNLIMITED
 from sumwire_lab.system import counters, processes
@@ -91,6 +91,17 @@ def test_the_record_has_the_promised_keys_and_null_for_links_without_a_limit() -
     assert text([row]).splitlines()[-1].startswith("unlimited, sum32:")
     cases = [(case["system"], case["link_mbit"]) for case in made.study.cases]
     assert cases[:3] == [("gloo", 10.0), ("thc", 10.0), ("sign", 10.0)] and len(cases) == 6
+
+
+def test_links_have_the_rate_of_the_case_and_the_mtu_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    links: list[tuple[float, int]] = []
+    monkeypatch.setattr(allreduce, "_measured", lambda system, run, *_: links.append((run.link.mbit, run.link.mtu)))
+    study = bench(AllReduceOptions(bw=(10.0, 100.0), systems=("thc",), mtu=9000)).study
+    for case in study.cases:
+        study.worker(case, None)
+    assert links == [(10.0, 9000), (100.0, 9000)]
+    with pytest.raises(OptionError, match="mtu=100: links carry packets of 1500 to 9000 bytes"):
+        bench(AllReduceOptions(mtu=100))
 
 
 def test_a_workers_cpu_time_is_measured_and_the_warm_up_is_not(monkeypatch: pytest.MonkeyPatch) -> None:

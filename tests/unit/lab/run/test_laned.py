@@ -153,6 +153,9 @@ def test_lanes_have_long_packets_where_links_carry_them(options: LanedOptions, m
     told = job_description(parse_any(text), control_plane.JOB)
     assert ("jumbo" in told["ops"]) is long_packets
     assert [lane["slots"] for lane in told["lanes"]] == [128 if long_packets else 256] * 4
+    behind = plan(4, LinkOptions(20, 100, mtu=mtu), "sw12af", "star", server=True, server_behind=True)
+    [entry] = control_plane.laned_job(behind, options, RECIPES["dlcp"])
+    assert "jumbo" not in entry["ops"], "a server's software sums short packets alone"
 
 
 def test_a_virtual_queue_is_full_before_the_links_own() -> None:

@@ -216,17 +216,21 @@ def test_rows_of_long_packets() -> None:
 
 def test_medians_are_of_many_repeats(experiments: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: dict[str, set[int]] = {}
+    sent: list[tuple[int, tuple[str, ...]]] = []
     for name, module in (("allreduce", speed.allreduce), ("turns", speed.interleaved)):
         make, found = module.bench, asked.setdefault(name, set())
 
         def noted(options: Any, make: Any = make, found: set[int] = found) -> Bench:
             found.add(options.repeats)
+            if isinstance(options, speed.AllReduceOptions):
+                sent.append((options.mtu, options.systems))
             made: Bench = make(options)
             return made
 
         monkeypatch.setattr(module, "bench", noted)
     verify("speed", tmp_path, lambda line: None)
     assert asked == {"allreduce": {9}, "turns": {200, 100}}
+    assert sent == [(1500, ("gloo", "thc", "sign"))] * 3 + [(9000, ("gloo", "thc"))]
 
 
 def test_bmv2s_run_is_undecided_without_it(experiments: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
