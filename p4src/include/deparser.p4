@@ -20,7 +20,6 @@ control SumwireDeparser(packet_out packet, in headers_t hdr) {
         packet.emit(hdr.pair2);
         packet.emit(hdr.pair4);
         packet.emit(hdr.pair6);
-        packet.emit(hdr.jumbo_up);
         packet.emit(hdr.jumbo);
         packet.emit(hdr.auth);
     }

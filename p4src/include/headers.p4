@@ -76,23 +76,17 @@ header pair_h {
     word_t second;
 }
 
-// The payload of OP_JUMBO (control/jumbo.p4): four groups a to d of planes, indices of a host or sums. Indices are
-// followed by padding, in which sums are computed.
-header jumbo_up_h {
-    wide_t a0; wide_t a1; wide_t a2; wide_t a3;
-    wide_t b0; wide_t b1; wide_t b2; wide_t b3;
-    wide_t c0; wide_t c1; wide_t c2; wide_t c3;
-    wide_t d0; wide_t d1; wide_t d2; wide_t d3;
-    wide_t t0; wide_t t1; wide_t t2; wide_t t3; wide_t t4; wide_t t5; wide_t t6; wide_t t7;
-    wide_t carry;
-    wide_t unused0; wide_t unused1; wide_t unused2; wide_t unused3; wide_t unused4;
+// The payload of OP_JUMBO (control/jumbo.p4), a byte for each value.
+header jumbo_h {
+    wide_t w0; wide_t w1; wide_t w2; wide_t w3; wide_t w4; wide_t w5; wide_t w6; wide_t w7;
+    wide_t w8; wide_t w9; wide_t w10; wide_t w11; wide_t w12; wide_t w13; wide_t w14; wide_t w15;
+    wide_t w16; wide_t w17; wide_t w18; wide_t w19; wide_t w20; wide_t w21; wide_t w22; wide_t w23;
+    wide_t w24; wide_t w25; wide_t w26; wide_t w27; wide_t w28; wide_t w29; wide_t w30; wide_t w31;
 }
 
-header jumbo_h {
-    wide_t a0; wide_t a1; wide_t a2; wide_t a3; wide_t a4; wide_t a5; wide_t a6; wide_t a7;
-    wide_t b0; wide_t b1; wide_t b2; wide_t b3; wide_t b4; wide_t b5; wide_t b6; wide_t b7;
-    wide_t c0; wide_t c1; wide_t c2; wide_t c3; wide_t c4; wide_t c5; wide_t c6; wide_t c7;
-    wide_t d0; wide_t d1; wide_t d2; wide_t d3; wide_t d4; wide_t d5; wide_t d6; wide_t d7;
+// Not on the wire: what is added to a word of that.
+header wide_h {
+    wide_t bits;
 }
 
 // The authentication tag, behind the payload (control/authenticate.p4). Packets of jobs without a key have none.
@@ -143,11 +137,11 @@ struct headers_t {
     pair_h pair2;
     pair_h pair4;
     pair_h pair6;
-    jumbo_up_h jumbo_up;
     jumbo_h jumbo;
     auth_h auth;
     above_h above;
     key_h key;
+    wide_h addend;
 }
 
 #endif

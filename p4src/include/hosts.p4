@@ -13,9 +13,6 @@ const int VOTE_WORKERS_BELOW_MAX = 7;
 const int JOB_WORKERS_MAX = 32;
 // Planes of a THC index on the way up.
 const int THC_INDEX_PLANES = 4;
-// wide_t, and the bytes of padding in a host's contribution of OP_JUMBO.
-const int WIDE_BITS = 2048;
-const int JUMBO_PADDING_BYTES = 28 * WORD_BYTES;
 // A tensor's chunk number has 24 bits.
 const int CHUNKS_MAX = 16777216;
 // Tags: priorities (7 is the most urgent) and drop classes (3 is lost first).

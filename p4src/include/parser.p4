@@ -22,7 +22,6 @@ const bit<16> UDP_BYTES_OF_2 = UDP_BYTES_OF_0 + 2 * WORD_BYTES;
 const bit<16> UDP_BYTES_OF_4 = UDP_BYTES_OF_0 + 4 * WORD_BYTES;
 const bit<16> UDP_BYTES_OF_6 = UDP_BYTES_OF_0 + 6 * WORD_BYTES;
 const bit<16> UDP_BYTES_OF_8 = UDP_BYTES_OF_0 + 8 * WORD_BYTES;
-const bit<16> UDP_BYTES_OF_60 = UDP_BYTES_OF_0 + 60 * WORD_BYTES;
 const bit<16> UDP_BYTES_OF_64 = UDP_BYTES_OF_0 + 64 * WORD_BYTES;
 const bit<32> FRAME_BYTES_OF_1 = BARE_BYTES + 1 * WORD_BYTES;
 const bit<32> FRAME_BYTES_OF_4 = BARE_BYTES + 4 * WORD_BYTES;
@@ -96,7 +95,7 @@ parser SumwireParser(packet_in packet,
             (SUMWIRE_VERSION, KIND_CONTRIBUTE, OP_SUM32, SUM32_WORDS, UDP_BYTES_OF_8): parse_eight_words;
             (SUMWIRE_VERSION, KIND_CONTRIBUTE, OP_SIGN, SIGN_WORDS, UDP_BYTES_OF_8): parse_eight_words;
             (SUMWIRE_VERSION, KIND_CONTRIBUTE, OP_VOTE, VOTE_WORDS_UP, UDP_BYTES_OF_2): parse_two_words;
-            (SUMWIRE_VERSION, KIND_CONTRIBUTE, OP_JUMBO, JUMBO_WORDS_UP, UDP_BYTES_OF_60): parse_jumbo_indices;
+            (SUMWIRE_VERSION, KIND_CONTRIBUTE, OP_JUMBO, JUMBO_WORDS, UDP_BYTES_OF_64): parse_jumbo;
             default: check_version;
         }
     }
@@ -129,8 +128,7 @@ parser SumwireParser(packet_in packet,
             (OP_SIGN, SIGN_WORDS): check_payload;
             (OP_VOTE, VOTE_WORDS_UP): check_payload;
             (OP_VOTE, VOTE_WORDS_PARTIAL): partial_payload;
-            (OP_JUMBO, JUMBO_WORDS_UP): check_jumbo_indices;
-            (OP_JUMBO, JUMBO_WORDS_PARTIAL): partial_jumbo_sums;
+            (OP_JUMBO, JUMBO_WORDS): check_jumbo;
             default: wrong_op_or_words;
         }
     }
@@ -144,7 +142,7 @@ parser SumwireParser(packet_in packet,
             (OP_SUM32, SUM32_WORDS): check_payload;
             (OP_SIGN, SIGN_WORDS): check_payload;
             (OP_VOTE, VOTE_WORDS_DOWN): check_payload;
-            (OP_JUMBO, JUMBO_WORDS_DOWN): check_jumbo_sums;
+            (OP_JUMBO, JUMBO_WORDS): check_jumbo;
             default: wrong_op_or_words;
         }
     }
@@ -275,31 +273,14 @@ parser SumwireParser(packet_in packet,
     }
 
     // So long packets have no tag.
-    state check_jumbo_indices {
+    state check_jumbo {
         transition select(hdr.udp.len) {
-            UDP_BYTES_OF_60: parse_jumbo_indices;
+            UDP_BYTES_OF_64: parse_jumbo;
             default: reject_length;
         }
     }
 
-    state partial_jumbo_sums {
-        meta.traits = TRAIT_PARTIAL;
-        transition check_jumbo_sums;
-    }
-
-    state check_jumbo_sums {
-        transition select(hdr.udp.len) {
-            UDP_BYTES_OF_64: parse_jumbo_sums;
-            default: reject_length;
-        }
-    }
-
-    state parse_jumbo_indices {
-        packet.extract(hdr.jumbo_up);
-        transition accept;
-    }
-
-    state parse_jumbo_sums {
+    state parse_jumbo {
         packet.extract(hdr.jumbo);
         transition accept;
     }

@@ -10,7 +10,7 @@
 #include "sizes.p4"
 #include "codes.p4"
 
-typedef bit<2048> wide_t;  // a plane of 2048 values, the widest that p4c knows
+typedef bit<2048> wide_t;  // the widest that p4c knows: 256 values of 8 bits
 typedef bit<48> mac_t;
 typedef bit<32> ipv4_t;
 typedef bit<9> port_t;
@@ -30,7 +30,7 @@ const port_t DROP_PORT = 511;
 const bit<16> SUMWIRE_PORT = 21335;
 const bit<4> SUMWIRE_VERSION = 2;
 // Of this program, in the answer to a HELLO. Counted up with every change of what hosts meet.
-const bit<8> PROGRAM_REVISION = 5;
+const bit<8> PROGRAM_REVISION = 6;
 
 // kind
 const bit<4> KIND_CONTRIBUTE = 1;
@@ -62,10 +62,7 @@ const bit<8> SIGN_WORDS = 8;
 const bit<8> VOTE_WORDS_UP = 2;
 const bit<8> VOTE_WORDS_PARTIAL = 6;
 const bit<8> VOTE_WORDS_DOWN = 2;
-// Of a host's contribution the first 32 are indices, the others padding.
-const bit<8> JUMBO_WORDS_UP = 60;
-const bit<8> JUMBO_WORDS_PARTIAL = 64;
-const bit<8> JUMBO_WORDS_DOWN = 64;
+const bit<8> JUMBO_WORDS = 64;
 // Of the element-wise ops, in every direction: control/elementwise.p4.
 const bit<8> ELEMENTWISE_WORDS = 1;
 // These ops, for the parser's selects: ROW of each is a line there.

@@ -91,7 +91,7 @@ RESULT_TTL: Final = 64
 DROP_PORT: Final = 511
 SUMWIRE_PORT: Final = 21335
 SUMWIRE_VERSION: Final = 2
-PROGRAM_REVISION: Final = 5
+PROGRAM_REVISION: Final = 6
 KIND_CONTRIBUTE: Final = 1
 KIND_RESULT: Final = 2
 KIND_STALE: Final = 3
@@ -116,9 +116,7 @@ SIGN_WORDS: Final = 8
 VOTE_WORDS_UP: Final = 2
 VOTE_WORDS_PARTIAL: Final = 6
 VOTE_WORDS_DOWN: Final = 2
-JUMBO_WORDS_UP: Final = 60
-JUMBO_WORDS_PARTIAL: Final = 64
-JUMBO_WORDS_DOWN: Final = 64
+JUMBO_WORDS: Final = 64
 ELEMENTWISE_WORDS: Final = 1
 ECN_NOT_ECT: Final = 0
 ECN_ECT: Final = 2
@@ -139,8 +137,6 @@ VOTE_WORKERS_MAX: Final = 15
 VOTE_WORKERS_BELOW_MAX: Final = 7
 JOB_WORKERS_MAX: Final = 32
 THC_INDEX_PLANES: Final = 4
-WIDE_BITS: Final = 2048
-JUMBO_PADDING_BYTES: Final = 3584
 CHUNKS_MAX: Final = 16777216
 PRIORITIES: Final = 8
 DROP_CLASSES: Final = 4
@@ -185,19 +181,12 @@ HEADERS: Final[tuple[tuple[str, tuple[tuple[str, int], ...]], ...]] = (
     ("pair6", (
         ("first", 1024), ("second", 1024),
     )),
-    ("jumbo_up", (
-        ("a0", 2048), ("a1", 2048), ("a2", 2048), ("a3", 2048), ("b0", 2048), ("b1", 2048), ("b2", 2048),
-        ("b3", 2048), ("c0", 2048), ("c1", 2048), ("c2", 2048), ("c3", 2048), ("d0", 2048), ("d1", 2048),
-        ("d2", 2048), ("d3", 2048), ("t0", 2048), ("t1", 2048), ("t2", 2048), ("t3", 2048), ("t4", 2048),
-        ("t5", 2048), ("t6", 2048), ("t7", 2048), ("carry", 2048), ("unused0", 2048), ("unused1", 2048),
-        ("unused2", 2048), ("unused3", 2048), ("unused4", 2048),
-    )),
     ("jumbo", (
-        ("a0", 2048), ("a1", 2048), ("a2", 2048), ("a3", 2048), ("a4", 2048), ("a5", 2048), ("a6", 2048),
-        ("a7", 2048), ("b0", 2048), ("b1", 2048), ("b2", 2048), ("b3", 2048), ("b4", 2048), ("b5", 2048),
-        ("b6", 2048), ("b7", 2048), ("c0", 2048), ("c1", 2048), ("c2", 2048), ("c3", 2048), ("c4", 2048),
-        ("c5", 2048), ("c6", 2048), ("c7", 2048), ("d0", 2048), ("d1", 2048), ("d2", 2048), ("d3", 2048),
-        ("d4", 2048), ("d5", 2048), ("d6", 2048), ("d7", 2048),
+        ("w0", 2048), ("w1", 2048), ("w2", 2048), ("w3", 2048), ("w4", 2048), ("w5", 2048), ("w6", 2048),
+        ("w7", 2048), ("w8", 2048), ("w9", 2048), ("w10", 2048), ("w11", 2048), ("w12", 2048), ("w13", 2048),
+        ("w14", 2048), ("w15", 2048), ("w16", 2048), ("w17", 2048), ("w18", 2048), ("w19", 2048),
+        ("w20", 2048), ("w21", 2048), ("w22", 2048), ("w23", 2048), ("w24", 2048), ("w25", 2048),
+        ("w26", 2048), ("w27", 2048), ("w28", 2048), ("w29", 2048), ("w30", 2048), ("w31", 2048),
     )),
     ("auth", (
         ("tag", 64),

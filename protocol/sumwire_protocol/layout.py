@@ -17,7 +17,6 @@ from sumwire_protocol.ops import BY_CODE, Op
 
 _FRAME: Final = ("ethernet", "arp", "ipv4", "udp")
 _OWN: Final = "sumwire"
-_ELEMENT_BYTES: Final = p4.ELEMENT_BITS // 8
 
 
 def codes(prefix: str) -> dict[int, str]:
@@ -139,7 +138,7 @@ def unpacked(data: bytes) -> dict[str, int]:
 
 
 def values(op: int, payload: bytes) -> list[int]:
-    """Return the values in a payload: 32-bit elements, or numbers of as many bits as there are planes.
+    """Return the values in a payload: elements, or numbers of as many bits as there are planes.
 
     A partial result of VOTE has one counter per value. The list is empty for an unknown op, and for a payload that
     cannot be divided into values.
@@ -147,28 +146,26 @@ def values(op: int, payload: bytes) -> list[int]:
     found = BY_CODE.get(op)
     if found is None or not payload or len(payload) % p4.WORD_BYTES:
         return []
-    if found.value_bits == p4.ELEMENT_BITS:
-        cells = range(0, len(payload), _ELEMENT_BYTES)
-        return [int.from_bytes(payload[at : at + _ELEMENT_BYTES], signed=found.signed) for at in cells]
+    if size := found.element_bytes:
+        cells = range(0, len(payload), size)
+        return [int.from_bytes(payload[at : at + size], signed=found.signed) for at in cells]
     return list(_from_planes(found, payload))
 
 
 def groups_of(op: Op) -> int:
     """Return the number of groups in a packet of an op with planes. The planes of a group follow one another."""
-    return op.values // op.plane_bits
+    return op.values // p4.WORD_BITS
 
 
 def _from_planes(op: Op, payload: bytes) -> Iterator[int]:
-    groups, plane_bytes = groups_of(op), op.plane_bits // 8
-    if len(payload) == op.up.words * p4.WORD_BYTES:
-        payload = payload[: len(payload) - op.up.padding * p4.WORD_BYTES]
-    planes, rest = divmod(len(payload) // plane_bytes, groups)
+    groups = groups_of(op)
+    planes, rest = divmod(len(payload) // p4.WORD_BYTES, groups)
     if rest:
         return
     for group in range(groups):
         at = group * planes
-        words = [int.from_bytes(payload[plane_bytes * k :][:plane_bytes]) for k in range(at, at + planes)]
-        for bit in reversed(range(op.plane_bits)):
+        words = [int.from_bytes(payload[p4.WORD_BYTES * k :][: p4.WORD_BYTES]) for k in range(at, at + planes)]
+        for bit in reversed(range(p4.WORD_BITS)):
             value = 0
             for word in words:
                 value = value << 1 | word >> bit & 1

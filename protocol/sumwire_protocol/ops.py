@@ -32,12 +32,11 @@ class Payload:
     """The payload of packets in one direction.
 
     ``words``: how many, of 128 bytes each. ``holds``: its description; "" for a partial result with the form of a
-    contribution. ``padding``: how many of the words, the last ones, mean nothing.
+    contribution.
     """
 
     words: int
     holds: str = ""
-    padding: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +46,8 @@ class Op:
     ``up`` is a host's contribution, ``partial`` a lower switch's partial result, ``down`` a result. ``value_bits`` is
     the size of one value in a host's contribution. A result has room for the contributions of ``workers_max`` hosts,
     a partial result for those of ``workers_below_max``. ``limit``, for the docs, is a lower limit that depends on the
-    job's options. ``signed``: its elements are int32, not uint32. ``plane_bits``: how many values a group has. A
-    group's planes follow one another. ``ufunc``: the numpy ufunc that an element-wise op applies to its elements,
-    uint32.
+    job's options. ``signed``: its elements are int32, not uint32. ``ufunc``: the numpy ufunc that an element-wise op
+    applies to its elements, uint32.
     """
 
     name: str
@@ -62,7 +60,6 @@ class Op:
     workers_below_max: int = COUNT_MAX
     limit: str = ""
     signed: bool = False
-    plane_bits: int = p4.WORD_BITS
     ufunc: _Ufunc | None = None
 
     @property
@@ -73,7 +70,12 @@ class Op:
     @property
     def values(self) -> int:
         """Number of values in a host's contribution."""
-        return (self.up.words - self.up.padding) * p4.WORD_BITS // self.value_bits
+        return self.up.words * p4.WORD_BITS // self.value_bits
+
+    @property
+    def element_bytes(self) -> int:
+        """Size of an element in bytes; 0 if the values are in planes."""
+        return self.value_bits // 8
 
 
 THC: Final = Op(
@@ -130,12 +132,11 @@ VOTE: Final = Op(
 JUMBO: Final = Op(
     "jumbo",
     p4.OP_JUMBO,
-    up=Payload(p4.JUMBO_WORDS_UP, "THC's indices, in groups of 2048", padding=p4.JUMBO_PADDING_BYTES // p4.WORD_BYTES),
-    partial=Payload(p4.JUMBO_WORDS_PARTIAL, "THC's sums, in groups of 2048"),
-    down=Payload(p4.JUMBO_WORDS_DOWN, "THC's sums, in groups of 2048"),
-    value_bits=p4.THC_INDEX_PLANES,
+    up=Payload(p4.JUMBO_WORDS, "table values, a byte each"),
+    partial=Payload(p4.JUMBO_WORDS),
+    down=Payload(p4.JUMBO_WORDS, "sums of table values, 0 to 255"),
+    value_bits=8,
     limit="255 / granularity",
-    plane_bits=p4.WIDE_BITS,
 )
 OPS: Final = (THC, MAX32, SUM32, SIGN, VOTE, MIN32, JUMBO)
 ELEMENTWISE: Final[Mapping[str, Op]] = {op.name: op for op in OPS if op.ufunc}

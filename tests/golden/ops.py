@@ -15,14 +15,13 @@ WORD = 128
 THC, MAX32, SUM32, SIGN, VOTE, MIN32, JUMBO = OPS = 1, 2, 3, 4, 5, 6, 7
 OP_NAMES = {THC: "thc", MAX32: "max32", SUM32: "sum32", SIGN: "sign", VOTE: "vote", MIN32: "min32", JUMBO: "jumbo"}
 # Words from a host, from a lower switch, and of a result.
-WORDS_UP = {THC: 4, MAX32: 1, SUM32: 8, SIGN: 8, VOTE: 2, MIN32: 1, JUMBO: 60}
+WORDS_UP = {THC: 4, MAX32: 1, SUM32: 8, SIGN: 8, VOTE: 2, MIN32: 1, JUMBO: 64}
 WORDS_PARTIAL = {THC: 8, MAX32: 1, SUM32: 8, SIGN: 8, VOTE: 6, MIN32: 1, JUMBO: 64}
 WORDS_DOWN = {THC: 8, MAX32: 1, SUM32: 8, SIGN: 8, VOTE: 2, MIN32: 1, JUMBO: 64}
 # Their packets may have tags, and software aggregators sum them.
 SHORT_OPS = tuple(op for op in OPS if op != JUMBO)
-# Groups of 2048 values in a packet of JUMBO; the indices of a host's contribution are followed by padding.
-GROUPS = 4
-JUMBO_INDICES = 32
+# Bytes that JUMBO adds as one number: values of one byte, and one that overflows carries into the one before it.
+WIDE = 256
 # Slots of a switch that have room for it.
 JUMBO_SLOTS = 512
 # A THC contribution and a THC result without their two low planes.
@@ -38,19 +37,9 @@ def to_planes(values: NDArray[np.integer], planes: int) -> bytes:
 
 
 def from_planes(payload: bytes) -> NDArray[np.int64]:
-    return _from(payload, WORD)
-
-
-def _from(payload: bytes, plane: int) -> NDArray[np.int64]:
-    planes = len(payload) // plane
-    bits = np.unpackbits(np.frombuffer(payload, np.uint8).reshape(planes, plane), axis=1).astype(np.int64)
-    return sum((bits[p] << (planes - 1 - p) for p in range(planes)), np.zeros(8 * plane, np.int64))
-
-
-def from_groups(payload: bytes) -> NDArray[np.int64]:
-    """The values of JUMBO: the planes of one group after those of another."""
-    size = len(payload) // GROUPS
-    return np.concatenate([_from(payload[at : at + size], 2 * WORD) for at in range(0, len(payload), size)])
+    planes = len(payload) // WORD
+    bits = np.unpackbits(np.frombuffer(payload, np.uint8).reshape(planes, WORD), axis=1).astype(np.int64)
+    return sum((bits[p] << (planes - 1 - p) for p in range(planes)), np.zeros(8 * WORD, np.int64))
 
 
 class Signs(NamedTuple):
@@ -69,9 +58,7 @@ Content = NDArray[np.int64] | Signs
 def read(op: int, payload: bytes, table: Sequence[int], partial: bool) -> Content:
     """A contribution's content: sums for THC, elements, sign bits, counts of plus votes."""
     if op == JUMBO:
-        if partial:
-            return from_groups(payload)
-        return np.asarray(table, np.int64)[from_groups(payload[: JUMBO_INDICES * WORD])]
+        return np.frombuffer(payload, np.uint8).astype(np.int64)
     if op == THC:
         values = from_planes(payload)
         if len(payload) == WORDS_TRIMMED * WORD:
@@ -96,11 +83,22 @@ def fold(op: int, held: Content, added: Content) -> tuple[Content, bool]:
         return np.maximum(held, added), False
     if op == MIN32:
         return np.minimum(held, added), False
+    if op == JUMBO:
+        return _with_carries(held, added), False
     total = held + added
     if op != SUM32:
         return total, False
     wrapped = (total + 2**31) % 2**32 - 2**31
     return wrapped, bool(np.any(wrapped != total))
+
+
+def _with_carries(held: NDArray[np.int64], added: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The sum of bytes, where one that overflows carries into the one before it, as far as a word goes."""
+    words = (
+        (int.from_bytes(partial(JUMBO, a)) + int.from_bytes(partial(JUMBO, b))) % 2 ** (8 * WIDE)
+        for a, b in zip(held.reshape(-1, WIDE), added.reshape(-1, WIDE), strict=True)
+    )
+    return read(JUMBO, b"".join(word.to_bytes(WIDE) for word in words), (), partial=False)
 
 
 def partial(op: int, held: Content) -> bytes:
@@ -110,7 +108,7 @@ def partial(op: int, held: Content) -> bytes:
     if op == THC:
         return to_planes(held, 8)
     if op == JUMBO:
-        return b"".join(to_planes(group, 8) for group in np.split(held, GROUPS))
+        return held.astype(np.uint8).tobytes()
     if op == VOTE:
         return to_planes(held[:VALUES], 3) + to_planes(held[VALUES:], 3)
     return held.astype(">i4" if op == SUM32 else ">u4").tobytes()

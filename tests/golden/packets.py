@@ -14,7 +14,7 @@ UDP_PORT = 21335
 VERSION = 2
 CONTRIBUTE, RESULT, STALE, PROBE, INFORM, REFUSED = 1, 2, 3, 4, 5, 6
 # The op of a HELLO, and what a switch says of its program.
-NO_OP, REVISION = 0, 5
+NO_OP, REVISION = 0, 6
 # The bucket of packets that open a run, and the token of those that belong to none. Tokens below the first one of runs
 # are generations.
 OPENS_RUN, NO_TOKEN, TOKENS_OF_RUNS = 0xFE00, 0, 1 << 32

@@ -229,7 +229,7 @@ def test_a_greeting_is_told_revision_and_digest(game: Game) -> None:
     digests = []
     for job in (FULL, EVERY, ROOT):
         packet = game.hello(job, 0, bucket=0xFFFF, chunk=0xFFFFFF)
-        assert packet.chunk >> 16 == 5
+        assert packet.chunk >> 16 == model.REVISION
         digests.append(packet.bucket << 16 | packet.chunk & 0xFFFF)
     assert len(set(digests)) == 3
     assert [bool(digest) for digest in digests] == [True, True, False]

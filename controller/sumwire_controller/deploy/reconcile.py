@@ -16,7 +16,6 @@ from enum import Enum
 from sumwire_controller.derive.desired import desired_entries, job_entries
 from sumwire_controller.derive.entries import (
     DEGRADE,
-    JUMBO,
     REPLICA,
     THC_HIGH,
     THC_LOW,
@@ -186,7 +185,6 @@ _WORDS = {
     UPLINK.name: "switches above",
     THC_LOW.name: "thc table",
     THC_HIGH.name: "thc table",
-    JUMBO.name: "thc table",
     DEGRADE.name: "degrade",
 }
 

@@ -20,7 +20,6 @@ from sumwire_controller.derive.entries import (
     DEGRADE,
     FORWARD,
     JOB,
-    JUMBO,
     REPLICA,
     SOURCE,
     THC_HIGH,
@@ -67,7 +66,6 @@ def levels_of(configs: Sequence[Config]) -> dict[IPv4Address, int]:
 
 
 ALL_ONES: Final = (1 << p4.WORD_BITS) - 1
-WIDE_ONES: Final = (1 << p4.WIDE_BITS) - 1
 """A coefficient that is set: a mask over a whole plane."""
 ADDRESS_BITS: Final = 32
 UPLINK_PRIORITY: Final = 1
@@ -108,7 +106,7 @@ def job_entries(config: Config, job: Job, generation: int) -> Iterator[Entry]:
         yield from _seat(job, k, worker)
     yield from uplinks(job)
     if job.thc is not None:
-        yield from _thc(job.id, job.thc.table, long_packets=ops.JUMBO.name in job.ops)
+        yield from _thc(job.id, job.thc.table)
     if job.degrade is not None:
         yield TableEntry(DEGRADE.name, (job.id,), degrade_args(job.degrade, job.lane))
 
@@ -168,14 +166,12 @@ def uplinks(job: Job, gone: Collection[IPv4Address] = ()) -> Iterator[TableEntry
         yield TableEntry(UPLINK.name, (job.id, low_bits, mask, UPLINK_PRIORITY), args)
 
 
-def _thc(job_id: int, table: tuple[int, ...], *, long_packets: bool) -> Iterator[Entry]:
+def _thc(job_id: int, table: tuple[int, ...]) -> Iterator[Entry]:
     planes = coefficients(table)
-    yield TableEntry(THC_LOW.name, (job_id,), _masks(planes[:WORD_PLANES_LOW], ALL_ONES))
+    yield TableEntry(THC_LOW.name, (job_id,), _masks(planes[:WORD_PLANES_LOW]))
     if max(table) >> WORD_PLANES_LOW:
-        yield TableEntry(THC_HIGH.name, (job_id,), _masks(planes[WORD_PLANES_LOW:], ALL_ONES))
-    if long_packets:
-        yield TableEntry(JUMBO.name, (job_id,), _masks(planes, WIDE_ONES))
+        yield TableEntry(THC_HIGH.name, (job_id,), _masks(planes[WORD_PLANES_LOW:]))
 
 
-def _masks(planes: Sequence[Sequence[int]], ones: int) -> tuple[int, ...]:
-    return tuple(ones if c else 0 for plane in planes for c in plane)
+def _masks(planes: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    return tuple(ALL_ONES if c else 0 for plane in planes for c in plane)

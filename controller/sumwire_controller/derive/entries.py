@@ -192,8 +192,7 @@ THC_LOW: Final = TableShape("thc_low", ("job",), "coefficients_low", _coefficien
 THC_HIGH: Final = TableShape(
     "thc_high", ("job",), "coefficients_high", _coefficient_names(range(WORD_PLANES_LOW, SLOT_WORDS))
 )
-JUMBO: Final = TableShape("jumbo", ("job",), "jumbo_planes", (*THC_LOW.parameters, *THC_HIGH.parameters))
-COEFFICIENTS: Final = frozenset(shape.name for shape in (THC_LOW, THC_HIGH, JUMBO))
+COEFFICIENTS: Final = frozenset({THC_LOW.name, THC_HIGH.name})
 """Tables whose arguments are masks of all ones or all zeros."""
 VIRTUAL_QUEUE: Final = TableShape(
     "virtual_queue",
@@ -204,8 +203,7 @@ VIRTUAL_QUEUE: Final = TableShape(
 DEGRADE: Final = TableShape("degrade", ("job",), "degrade", ("seed", "share", "mode"))
 REPLICA: Final = TableShape("replica", ("job", "worker"), "address", ("mac", "ip", "udp_port"))
 
-_OF_THC = (THC_LOW, THC_HIGH, JUMBO)
-_ALL = (FORWARD, AGGREGATOR, JOB, WORKER, SOURCE, UPLINK, *_OF_THC, REPLICA, VIRTUAL_QUEUE, DEGRADE)
+_ALL = (FORWARD, AGGREGATOR, JOB, WORKER, SOURCE, UPLINK, THC_LOW, THC_HIGH, REPLICA, VIRTUAL_QUEUE, DEGRADE)
 TABLES: Final = {shape.name: shape for shape in _ALL}
 """Every table that the controller writes. It leaves all others alone."""
 OTHER_ACTIONS: Final = {KEYED_JOB.name: KEYED_JOB}

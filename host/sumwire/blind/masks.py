@@ -200,7 +200,7 @@ class TableLanes(MaskedPackets):
             planes.ctypes.data, len(planes), self._table.ctypes.data, out.ctypes.data, out.strides[0]
         )  # fmt: skip
 
-    def down(self, sums: NDArray[np.uint8], workers: int) -> NDArray[np.uint8]:
+    def down(self, sums: NDArray[np.uint8], workers: int = 0) -> NDArray[np.uint8]:
         native = NATIVE.kernels()
         if native is None:
             return pack_index_planes(np.ascontiguousarray(sums).reshape(len(sums), -1), p4.SLOT_WORDS)

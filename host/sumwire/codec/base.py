@@ -66,6 +66,7 @@ class CodecRound(ABC):
 
     def __init__(self, codec: GradientCodec, x: Tensor, chunks: int, grain: int) -> None:
         self._info = codec.info
+        self._words_up = codec.info.words_up
         self._memory = codec.memory
         self._x = x
         # Of a tensor on a GPU, where the result goes too (sumwire.codec.base).
@@ -163,18 +164,23 @@ class CodecRound(ABC):
             raise StageError("encode_again: comes before decode")
         self._encoded[:] = bytes(self.chunks)
 
+    def use_lanes(self) -> bool:
+        """Encode from now on what indices stand for, and decode sums of that, as lanes: a byte for each value, in
+        order. Returns False, and changes nothing, if the codec cannot."""
+        return False
+
     def encode_into(self, agreed: NDArray[np.uint32], first: int, last: int, out: NDArray[np.uint8]) -> None:
         """Write the payload words of chunks first..last-1 to `out`.
 
-        out has shape (last - first, words_up, 128), with any stride between chunks, so that it may lie inside packet
-        buffers. `agreed` is the result of the preliminary exchange, of `preliminary`'s shape: elementwise the largest
+        out has shape (last - first, words_up, 128), or (last - first, words_down, 128) of lanes (`use_lanes`), with any
+        stride between chunks, so that it may lie inside packet buffers. `agreed` is the result of the preliminary exchange, of `preliminary`'s shape: elementwise the largest
         value of all workers. If a codec has one value per block, only those of the part are read.
 
         Raises StageError for a run of chunks that is no part or is already encoded, CodecError for another shape or
         dtype, and the codec's own errors for values that it refuses.
         """
         self._check_part("encode", first, last)
-        _check_words("payload", out, (last - first, self._info.words_up, p4.WORD_BYTES))
+        _check_words("payload", out, (last - first, self._words_up, p4.WORD_BYTES))
         if not (out.flags.writeable and _in_pieces(out)):
             raise CodecError(f"payload chunks: strides {out.strides}: need to be writeable, each chunk in one piece")
         if self._encoded.find(1, first, last) >= 0:
@@ -234,7 +240,7 @@ class CodecRound(ABC):
 
     def encode(self, agreed: NDArray[np.uint32]) -> NDArray[np.uint8]:
         """Return all payload words, shape (chunks, words_up, 128). Raises the errors of `encode_into`."""
-        shape = self.chunks, self._info.words_up, p4.WORD_BYTES
+        shape = self.chunks, self._words_up, p4.WORD_BYTES
         words = self._memory.empty(math.prod(shape), torch.uint8).numpy().reshape(shape)
         if self.chunks:
             self.encode_into(agreed, 0, self.chunks, words)

@@ -109,7 +109,7 @@ class _NaiveRound(CodecRound):
         here = target[first * CHUNK_VALUES : last * CHUNK_VALUES]
         if self._native is not None:
             largest = np.empty(len(counts), np.uint8)
-            self._native.codec_largest_sums(address(words), words.strides[0], len(counts), address(largest))
+            self._native.codec_largest_sums(address(words), words.strides[0], len(counts), False, address(largest))
             self._check_sums(largest, counts)
             self._native.codec_naive_decode(
                 address(words), words.strides[0], address(middle), address(shares), address(steps),

@@ -168,6 +168,12 @@ class ThcRound(CodecRound):
         of_blocks: NDArray[np.float32] = (norms / np.sqrt(self.layout.block_chunks)).astype(np.float32)
         return of_blocks[self._chunk_blocks]
 
+    def use_lanes(self) -> bool:
+        """See CodecRound."""
+        self._form.lanes = True
+        self._words_up = self._info.words_down
+        return True
+
     def preliminary(self) -> NDArray[np.uint32]:
         """See `norms`."""
         return self.norms()
@@ -192,12 +198,12 @@ class ThcRound(CodecRound):
         left = self._new_result() if left is None else left
         cell = np.where(missing, np.float32(0), self._from_grid)
         for first, last in runs(unmade):
-            words = np.empty((last - first, self._info.words_up, p4.WORD_BYTES), np.uint8)
+            words = np.empty((last - first, self._words_up, p4.WORD_BYTES), np.uint8)
             self._encode(first, last, words, Left(left, cell[first:last]))
         return left
 
     def _encode_part(self, agreed: NDArray[np.uint32], first: int, last: int, out: NDArray[np.uint8]) -> None:
-        """Write index planes, by the agreed largest norms (float32 bits, shape (blocks,)) of the part's blocks.
+        """Write indices, or lanes, by the agreed largest norms (float32 bits, shape (blocks,)) of the part's blocks.
 
         Raises CodecError for another shape or dtype, NormRangeError for a finite norm above 2**96 or one below 0.
         """
@@ -217,7 +223,7 @@ class ThcRound(CodecRound):
     def _decode_part(
         self, first: int, last: int, words: NDArray[np.uint8], counts: NDArray[np.int64], target: Tensor
     ) -> None:
-        """Write the sums of sum planes, divided by their divisors.
+        """Write the sums, divided by their divisors.
 
         Raises CountError for a count above max_workers or the workers, SumRangeError for a sum above
         count x granularity.

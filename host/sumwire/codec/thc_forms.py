@@ -81,11 +81,15 @@ def _tiles(groups: Iterable[BlockGroup]) -> Iterator[_BlockTile]:
 class TorchForm:
     """Encodes and decodes the parts of one round in PyTorch.
 
-    A part is given by its blocks; its arrays start with its first chunk.
+    A part is given by its blocks; its arrays start with its first chunk. `lanes`: chunks are a byte for each value,
+    table values and their sums, not planes of indices and of sums.
     """
+
+    lanes = False
 
     def __init__(self, table: ThcTable, signs: SignStream, rounding: RoundingStream) -> None:
         self._granularity = table.granularity
+        self._values = np.array(table.values, np.uint8)
         self._signs = signs
         self._rounding = rounding
         cells = CellTables.of(table)
@@ -101,7 +105,7 @@ class TorchForm:
         out: NDArray[np.uint8],
         left: Left | None,
     ) -> None:
-        """Write the index planes of a part to `out`, and its residual to its place in `left`.
+        """Write the indices of a part, or their values, to `out`, and its residual to its place in `left`.
 
         to_grid: grid cells per unit of H D x, by block of the tensor.
         """
@@ -113,7 +117,10 @@ class TorchForm:
             z = self._round(rotated, cells[tile.rows], tile)
             indices = z.view(-1, CHUNK_VALUES).cpu().numpy()
             chunks = tile.chunks(first)
-            out[chunks] = layout.pack_index_planes(indices)
+            if self.lanes:
+                out[chunks] = self._values[indices].reshape(out[chunks].shape)
+            else:
+                out[chunks] = layout.pack_index_planes(indices)
             if left is not None:
                 levels = self._levels.index_select(0, z.to(torch.int32)).view(-1, CHUNK_VALUES)
                 torch.mul(levels, self._column(left.from_grid[chunks]), out=rotated.view(-1, CHUNK_VALUES))
@@ -139,7 +146,7 @@ class TorchForm:
         from_grid: NDArray[np.float32],
         target: Tensor,
     ) -> None:
-        """Write the values of a part's sum planes to its place in `target`.
+        """Write the values of a part's sums to its place in `target`.
 
         They are D H y, y = (sum - middle) * from_grid; `middle` and `from_grid` are by chunk.
         """
@@ -148,15 +155,19 @@ class TorchForm:
             chunks = tile.chunks(first)
             rotated = scratch[: tile.size]
             by_chunk = rotated.view(-1, CHUNK_VALUES)
-            by_chunk.copy_(torch.from_numpy(layout.unpack_sum_planes(words[chunks])))
+            by_chunk.copy_(torch.from_numpy(self._sums(words[chunks])))
             by_chunk.sub_(self._column(middle[chunks])).mul_(self._column(from_grid[chunks]))
             self._unrotate(hadamard, rotated, tile, target[tile.values])
 
     def largest_sums(self, words: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """Return the largest sum of every chunk, shape (chunks,)."""
         step = max(1, layout.REFLECT_CHUNKS)
-        parts = [layout.unpack_sum_planes(words[i : i + step]).max(axis=1) for i in range(0, len(words), step)]
+        parts = [self._sums(words[i : i + step]).max(axis=1) for i in range(0, len(words), step)]
         return np.concatenate(parts)
+
+    def _sums(self, words: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """The sums in words, uint8 (chunks, 1024)."""
+        return words.reshape(len(words), -1) if self.lanes else layout.unpack_sum_planes(words)
 
     def _rotate(self, hadamard: Hadamard, x: Tensor, tile: _BlockTile, rotated: Tensor) -> None:
         """H D x, not normalised, of blocks padded with 0."""
@@ -243,7 +254,9 @@ class GridForm(TorchForm):
 
 
 class NativeForm:
-    """Encodes and decodes the parts of one round in C. A part is given as for TorchForm."""
+    """Encodes and decodes the parts of one round in C. A part, and `lanes`, are given as for TorchForm."""
+
+    lanes = False
 
     def __init__(self, kernels: Native, table: ThcTable, signs: SignStream, rounding: RoundingStream) -> None:
         self._kernels = kernels
@@ -360,13 +373,15 @@ class NativeForm:
     def largest_sums(self, words: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """Return the largest sum of every chunk, shape (chunks,)."""
         largest = np.empty(len(words), np.uint8)
-        self._kernels.codec_largest_sums(words.ctypes.data, words.strides[0], len(words), largest.ctypes.data)
+        self._kernels.codec_largest_sums(
+            words.ctypes.data, words.strides[0], len(words), self.lanes, largest.ctypes.data
+        )
         return largest
 
     def _blocks(self, group: BlockGroup, tensor_values: int, shared: int) -> Any:
         used = min(shared, group.blocks)
         blocks = self._kernels.codec_blocks(
-            self._sign_key, group.first_block, group.blocks, group.block_values, used, tensor_values
+            self._sign_key, group.first_block, group.blocks, group.block_values, used, tensor_values, self.lanes
         )
         if group.block_values > PASS_VALUES:
             work = torch.empty(used * group.block_values, dtype=torch.float32, device="cpu")
@@ -391,8 +406,10 @@ def usual_norms(
 def _kernel_table(kernels: Native, table: ThcTable) -> tuple[Any, list[NDArray[np.float32]], float]:
     """The kernels' table, the arrays that it points into, and the table's increment."""
     cells = CellTables.of(table)
+    values = np.array(table.values, np.float32)
     columns = [
-        np.pad(column, (0, max(LOOK_UP - len(column), 0))) for column in (cells.slope, cells.offset, cells.levels)
+        np.pad(column, (0, max(LOOK_UP - len(column), 0)))
+        for column in (cells.slope, cells.offset, cells.levels, values)
     ]
     kernels_own = kernels.codec_table(table.granularity, table.granularity / 2, *map(address, columns))
     return kernels_own, columns, table.increment

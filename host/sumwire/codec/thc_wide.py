@@ -100,7 +100,7 @@ class NativeGridForm:
     def _blocks(self, group: BlockGroup, tensor_values: int) -> Any:
         used = min(threads(), group.blocks)
         return self._kernels.codec_blocks(
-            self._sign_key, group.first_block, group.blocks, group.block_values, used, tensor_values
+            self._sign_key, group.first_block, group.blocks, group.block_values, used, tensor_values, False
         )
 
 

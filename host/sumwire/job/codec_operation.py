@@ -35,6 +35,7 @@ from sumwire.job.one_trip import CarriedScales, OneTrip, carried_for
 from sumwire.job.operations import (
     ALL,
     OWN_PACKETS,
+    JumboPayload,
     CachedResult,
     HandedOut,
     Operation,
@@ -164,6 +165,8 @@ class CodecOperation(Operation):
             carried.learn(agreed)
         if round_.decoded:
             return round_.result
+        if isinstance(payload, JumboPayload):
+            payload.from_lanes = round_.use_lanes()
         bounded = ExchangeOptions(
             bounded_from=0 if info.op in _BOUNDED_OPS else None,
             tos=None if tos is None else _most_urgent(tos, payload),

@@ -395,12 +395,12 @@ class _Joining:
         if self._config.thc is not None:
             greeting.check_table(self._exchange(p4.OP_THC, greeting.indices(), everyone))
             if JUMBO.name in self._config.ops:
-                self._check_long_packets(everyone)
+                self._check_long_packets(self._config.thc.table, everyone)
         self._open_run()
 
-    def _check_long_packets(self, everyone: list[int]) -> None:
-        """The switch has the table a second time, for packets of JUMBO."""
-        form, words = JumboPayload(), np.empty((1, JUMBO.up.words, WORD_BYTES), np.uint8)
+    def _check_long_packets(self, table: tuple[int, ...], everyone: list[int]) -> None:
+        """So long packets pass, and the switch sums them."""
+        form, words = JumboPayload(table), np.empty((1, JUMBO.up.words, WORD_BYTES), np.uint8)
         form.put(partial(np.copyto, src=self._greeting.indices()), words, form.chunks)
         results = self._exchange(p4.OP_JUMBO, words, everyone)
         for chunk in form.take(results.words):

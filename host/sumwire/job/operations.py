@@ -115,30 +115,31 @@ class MaskedPayload(Payload):
         return self._packets.down(words, self._workers)
 
 
-# Of a packet of JUMBO: its groups of 2048 values, and the chunks of THC in each.
-_GROUPS: Final = JUMBO.values // p4.WIDE_BITS
-_HALVES: Final = p4.WIDE_BITS // p4.WORD_BITS
-
-
 class JumboPayload(Payload):
-    """Packs eight chunks of THC into a packet of JUMBO. The first plane of two chunks is followed by their second."""
+    """Packs eight chunks of THC into a packet of JUMBO, as lanes: a byte for each value. ``table``: the job's.
+    ``from_lanes``: the chunks' words are lanes already (:meth:`sumwire.codec.base.CodecRound.use_lanes`)."""
 
-    chunks = _GROUPS * _HALVES
+    chunks = JUMBO.values // THC.values
 
-    def __init__(self) -> None:
+    def __init__(self, table: tuple[int, ...]) -> None:
         super().__init__(p4.OP_JUMBO)
+        self.from_lanes = False
+        self._table = TableLanes(table)
 
     def put(self, fill: Fill, out: NDArray[np.uint8], chunks: int) -> None:
-        planes, indices = THC.up.words, JUMBO.up.words - JUMBO.up.padding
-        words = np.zeros((len(out), _GROUPS, _HALVES, planes, p4.WORD_BYTES), np.uint8)
-        fill(words.reshape(-1, planes, p4.WORD_BYTES)[:chunks])
-        out[:, :indices] = words.swapaxes(2, 3).reshape(len(out), indices, p4.WORD_BYTES)
-        # The memory may hold other packets' bytes.
-        out[:, indices:] = 0
+        lanes = np.empty((len(out) * self.chunks, THC.down.words, p4.WORD_BYTES), np.uint8)
+        if self.from_lanes:
+            fill(lanes[:chunks])
+        else:
+            words = np.empty((chunks, THC.up.words, p4.WORD_BYTES), np.uint8)
+            fill(words)
+            self._table.up(words, lanes[:chunks])
+        lanes[chunks:] = 0
+        out[:] = lanes.reshape(out.shape)
 
     def take(self, words: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        planes = words.reshape(len(words), _GROUPS, THC.down.words, _HALVES, p4.WORD_BYTES)
-        return planes.swapaxes(2, 3).reshape(-1, THC.down.words, p4.WORD_BYTES)
+        lanes = words.reshape(-1, THC.down.words, p4.WORD_BYTES)
+        return lanes if self.from_lanes else self._table.down(lanes)
 
 
 # Of every op.
@@ -150,8 +151,8 @@ def payload_of(op: int, chunks: int, config: JobConfig) -> Payload:
     if config.blind:
         return masked_payload(op, config) or OWN_PACKETS[op]
     # A shorter tensor would be mostly padding.
-    if op == p4.OP_THC and JUMBO.name in config.ops and chunks >= JumboPayload.chunks:
-        return JumboPayload()
+    if op == p4.OP_THC and JUMBO.name in config.ops and config.thc is not None and chunks >= JumboPayload.chunks:
+        return JumboPayload(config.thc.table)
     return OWN_PACKETS[op]
 
 

@@ -91,7 +91,7 @@ def exchanges_of(system: System, fabric: Fabric, values: int) -> tuple[Packets, 
     packets = _packets(op, fabric)
     if system.wide:
         # Half the values: half the bytes up, and sums of twice the bits fill as many words as before.
-        half = Payload((op.up.words - op.up.padding) // 2)
+        half = Payload(op.up.words // 2)
         packets = replace(packets, values=packets.values // 2, up=_frame(half, fabric))
     if system.parts > 1:
         up, partial, down = (

@@ -100,8 +100,7 @@ control Admission(in ethernet_h ethernet, in ipv4_h ipv4, in udp_h udp, in sumwi
             // The job's rules come first.
         } else if (sumwire.count - 1 >= worker_weight) {
             reject = REJECT_COUNT;
-        } else if (traits & TRAIT_BARE == 0 &&
-                   (sumwire.op == OP_THC || sumwire.op == OP_VOTE || sumwire.op == OP_JUMBO) &&
+        } else if (traits & TRAIT_BARE == 0 && (sumwire.op == OP_THC || sumwire.op == OP_VOTE) &&
                    (bit<1>)(traits & TRAIT_PARTIAL != 0) != is_switch) {
             reject = REJECT_WORDS;
         } else if (sumwire.flags & FLAGS_OF_SWITCHES != 0 && is_switch == 0) {

@@ -170,7 +170,7 @@ control Aggregate(inout headers_t hdr, in bit<16> traits, inout bit<8> effects, 
 
     apply {
         if (hdr.sumwire.op == OP_JUMBO) {
-            jumbo.apply(hdr.sumwire, hdr.jumbo_up, hdr.jumbo, slot, traits, effects);
+            jumbo.apply(hdr.sumwire, hdr.jumbo, hdr.addend, slot, traits, effects);
         } else if (effects & EFFECT_FOLDS == 0) {
             if (effects & EFFECT_TAKES != 0) {
                 if (hdr.sumwire.words == 1) {

@@ -111,7 +111,6 @@ control Reply(inout headers_t hdr, in bit<32> verdict, in bit<8> effects, inout 
         hdr.pair4.setInvalid();
         hdr.pair6.setInvalid();
         hdr.jumbo.setInvalid();
-        hdr.jumbo_up.setInvalid();
     }
 
     apply {

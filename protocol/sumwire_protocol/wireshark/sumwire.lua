@@ -216,17 +216,16 @@ end
 
 -- -- values ---------------------------------------------------------------------------------------------
 
-local function show_elements(tree, payload, signed)
-  for at = 0, payload:len() - spec.element_bytes, spec.element_bytes do
-    local cell = payload(at, spec.element_bytes)
-    tree:add(fields.value, cell, Int64(signed and cell:int() or cell:uint()))
+local function show_elements(tree, payload, op)
+  for at = 0, payload:len() - op.element_bytes, op.element_bytes do
+    local cell = payload(at, op.element_bytes)
+    tree:add(fields.value, cell, Int64(op.signed and cell:int() or cell:uint()))
   end
 end
 
 local function show_planes(tree, payload, op)
-  local groups, plane_bytes, length = op.groups, op.plane_bytes, payload:len()
-  if length == op.up * spec.word_bytes then length = length - op.padding * spec.word_bytes end
-  local planes = length / plane_bytes / groups
+  local groups, plane_bytes = op.groups, spec.word_bytes
+  local planes = payload:len() / plane_bytes / groups
   if planes ~= math.floor(planes) then return end
   for group = 0, groups - 1 do
     for byte = 0, plane_bytes - 1 do
@@ -247,7 +246,7 @@ local function show_payload(tree, packet, payload)
   local op = spec.ops[packet.op]
   local inner = tree:add(fields.payload, payload)
   if not op or not sumwire.prefs.values then return end
-  if op.groups > 0 then show_planes(inner, payload, op) else show_elements(inner, payload, op.signed) end
+  if op.element_bytes > 0 then show_elements(inner, payload, op) else show_planes(inner, payload, op) end
 end
 
 -- -- dissection -----------------------------------------------------------------------------------------

@@ -34,7 +34,6 @@ def _spec() -> dict[str, Any]:
         "version": p4.SUMWIRE_VERSION,
         "header_bytes": p4.SUMWIRE_BYTES,
         "word_bytes": p4.WORD_BYTES,
-        "element_bytes": p4.ELEMENT_BITS // 8,
         "opens_run": p4.BUCKET_OPENS_RUN,
         "cut_result": p4.CUT_RESULT,
         "cut_planes": p4.CUT_PLANES,
@@ -56,10 +55,9 @@ def _spec() -> dict[str, Any]:
                 "up": op.up.words,
                 "partial": op.partial.words,
                 "down": op.down.words,
-                # 0 for an op with elements.
-                "groups": 0 if op.value_bits == p4.ELEMENT_BITS else layout.groups_of(op),
-                "plane_bytes": op.plane_bits // 8,
-                "padding": op.up.padding,
+                "groups": layout.groups_of(op),
+                # 0 for an op with planes.
+                "element_bytes": op.element_bytes,
                 "signed": op.signed,
             }
             for op in OPS

@@ -84,7 +84,7 @@ def random_partial(rng: np.random.Generator, op: int, weight: int) -> bytes:
     if op == model.THC:
         return model.to_planes(rng.integers(0, 30 * weight + 1, model.VALUES), 8)
     if op == model.JUMBO:
-        return b"".join(random_partial(rng, model.THC, weight) for _ in range(model.JUMBO_INDICES // 4))
+        return rng.integers(0, 30 * weight + 1, 8 * model.VALUES).astype(np.uint8).tobytes()
     if op == model.VOTE:
         halves = (rng.integers(0, weight + 1, model.VALUES) for _ in range(2))
         return b"".join(model.to_planes(half, 3) for half in halves)

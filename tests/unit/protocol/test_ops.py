@@ -20,9 +20,9 @@ def test_every_op_of_the_p4_program_is_in_the_table_once() -> None:
 def test_a_payload_fits_a_slot(op: Op) -> None:
     # A job's entry has one bit for each op, in 16 bits.
     assert 0 < op.code < 16
-    slot_words = p4.JUMBO_WORDS_DOWN if op is JUMBO else p4.SLOT_WORDS
+    slot_words = p4.JUMBO_WORDS if op is JUMBO else p4.SLOT_WORDS
     assert all(0 < payload.words <= slot_words for payload in (op.up, op.partial, op.down))
-    assert op.values * op.value_bits == (op.up.words - op.up.padding) * p4.WORD_BITS
+    assert op.values * op.value_bits == op.up.words * p4.WORD_BITS
     # bmv2 lets no packet grow by more.
     assert max(op.partial.words, op.down.words) - op.up.words <= 512 // p4.WORD_BYTES
     assert 0 < op.workers_below_max <= op.workers_max <= COUNT_MAX

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The Sumwire authors
 // SPDX-License-Identifier: Apache-2.0
-// The codecs' hot loops, for sumwire.codec.kernels. Words of a chunk lie side by side; `stride` is the distance in
+// The codecs' hot loops, for sumwire.codec.kernels. Words of a chunk lie side by side: planes, or lanes, a byte for each
+// value; `stride` is the distance in
 // bytes from one chunk's words to the next's, which may be in another packet. `threads` is the number of threads that
 // share the work; results do not depend on it. Nothing here checks its input.
 #pragma once
@@ -17,6 +18,7 @@ struct codec_blocks {
   uint64_t block_values;  // a power of two, at least 1024
   uint64_t threads;
   uint64_t tensor_values;  // of the tensor that the blocks are part of
+  uint64_t lanes;          // 1: chunks are lanes of table values, and of sums; 0: planes of indices, and of sums
   float *work;            // room for a block for each thread, if blocks are longer than CODEC_PASS_VALUES
 };
 
@@ -27,6 +29,7 @@ struct codec_table {
   const float *slope;   // by cell; at least CODEC_LOOK_UP, as of the others
   const float *offset;
   const float *levels;
+  const float *values;  // by index
 };
 
 // Sums of squares of a chunk's values, in float32.
@@ -43,7 +46,7 @@ void codec_magnitude_sums(const float *x, uint64_t length, double *sums);
 void codec_thc_ranges(const struct codec_blocks *at, const float *x, uint64_t present, float *ranges);
 
 // `flipped`: bits of every rounding number that are the other way round.
-// Index planes of the `present` values at x, padded with zeros to whole blocks. to_grid is by block. Unless `left` is
+// Indices, or what they stand for, of the `present` values at x, padded with zeros to whole blocks. to_grid is by block. Unless `left` is
 // NULL, x minus the values that the indices stand for goes there; from_grid is by chunk.
 void codec_thc_encode(const struct codec_blocks *at, const struct codec_table *table, uint64_t rounding_key,
                       uint64_t flipped, uint64_t first_value, const float *x, uint64_t present, const float *to_grid, uint8_t *out,
@@ -57,16 +60,16 @@ int codec_thc_norms(const float *sums, uint64_t present, const intptr_t *block_c
 // to_grid by block; by chunk the value of a grid cell. Usual: norms from least to most.
 int codec_thc_scales(const float *norms, const intptr_t *block_chunks, uint64_t blocks, double least, double most,
                      double increment, float *to_grid, double *cells, float *from_grid);
-// Sum planes to the `present` values at target, as codec_thc_decode does. Sums are divided by `divisor`, or by their
+// Sums to the `present` values at target, as codec_thc_decode does. Sums are divided by `divisor`, or by their
 // counts if it is 0. Usual: counts from 1 to `most` and to `divisor`, and sums that so many contributors reach. `cells`,
 // the value of a grid cell, and counts are by chunk.
 int codec_thc_decode_usual(const struct codec_blocks *at, const uint8_t *words, int64_t stride, const int64_t *counts,
                            int64_t most, int64_t granularity, int64_t divisor, const double *cells, float *target,
                            uint64_t present);
-// Largest sum of every chunk.
-void codec_largest_sums(const uint8_t *words, int64_t stride, uint64_t chunks, uint8_t *largest);
+// Largest sum of every chunk; `lanes` as in codec_blocks.
+void codec_largest_sums(const uint8_t *words, int64_t stride, uint64_t chunks, uint64_t lanes, uint8_t *largest);
 
-// Sum planes to the `present` values at target; middle and from_grid are by chunk.
+// Sums to the `present` values at target; middle and from_grid are by chunk.
 void codec_thc_decode(const struct codec_blocks *at, const uint8_t *words, int64_t stride, const float *middle,
                       const float *from_grid, float *target, uint64_t present);
 

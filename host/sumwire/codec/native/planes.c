@@ -96,3 +96,9 @@ uint8_t planes_largest(const uint8_t *words) {
   }
   return value;
 }
+
+uint8_t lanes_largest(const uint8_t *words) {
+  uint8_t value = 0;
+  for (int i = 0; i < (int)CHUNK; i++) value = words[i] > value ? words[i] : value;
+  return value;
+}

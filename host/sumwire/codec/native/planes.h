@@ -101,3 +101,6 @@ INLINE int_vector load_sums(const uint8_t *values, size_t at) {
 
 // The largest byte that eight planes stand for.
 uint8_t planes_largest(const uint8_t *words);
+
+// The largest byte of a chunk's lanes.
+uint8_t lanes_largest(const uint8_t *words);

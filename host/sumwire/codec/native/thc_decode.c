@@ -5,8 +5,12 @@
 #include "blocks.h"
 #include "threads.h"
 
-void codec_largest_sums(const uint8_t *words, int64_t stride, uint64_t chunks, uint8_t *largest) {
-  for (uint64_t chunk = 0; chunk < chunks; chunk++, words += stride) largest[chunk] = planes_largest(words);
+static uint8_t largest_sum(const uint8_t *words, uint64_t lanes) {
+  return lanes ? lanes_largest(words) : planes_largest(words);
+}
+
+void codec_largest_sums(const uint8_t *words, int64_t stride, uint64_t chunks, uint64_t lanes, uint8_t *largest) {
+  for (uint64_t chunk = 0; chunk < chunks; chunk++, words += stride) largest[chunk] = largest_sum(words, lanes);
 }
 
 struct decoding {
@@ -29,23 +33,25 @@ struct checked {
 };
 
 // Whether count and sums of a chunk are as usual, and then its middle and from_grid.
-static int check(const struct checked *of, const uint8_t *words, uint64_t chunk, float *middle, float *from_grid) {
+static int check(const struct checked *of, const uint8_t *words, uint64_t lanes, uint64_t chunk, float *middle,
+                 float *from_grid) {
   const int64_t count = of->counts[chunk], divisor = of->divisor;
   if (count < 1 || count > of->most || (divisor && count > divisor)) return 0;
-  if (planes_largest(words) > count * of->granularity) return 0;
+  if (largest_sum(words, lanes) > count * of->granularity) return 0;
   *middle = (float)((double)count * ((double)of->granularity / 2));
   *from_grid = (float)(of->cells[chunk] / (double)(divisor ? divisor : count));
   return 1;
 }
 
 // The values of a chunk's sums to v, whose runs are rotated back.
-static void take_sums(const uint8_t *words, float middle, float from_grid, float *v) {
+static void take_sums(const uint8_t *words, uint64_t lanes, float middle, float from_grid, float *v) {
   uint8_t bytes[CHUNK] __attribute__((aligned(64)));
-  planes_unpack_sums(words, bytes);
+  if (!lanes) planes_unpack_sums(words, bytes);
   for (size_t i = 0; i < CHUNK; i += RUN) {
     vector r[RADIX];
     UNROLL for (int j = 0; j < RADIX; j++) {
-      const vector sum = __builtin_convertvector(load_sums(bytes, i + (size_t)j * WIDTH), vector);
+      const size_t at = i + (size_t)j * WIDTH;
+      const vector sum = __builtin_convertvector(lanes ? load_bytes(words + at) : load_sums(bytes, at), vector);
       r[j] = (sum - middle) * from_grid;
     }
     run_steps(r, UP);
@@ -67,11 +73,11 @@ static void decode_blocks(const void *context, unsigned thread, uint64_t first, 
       if (!job->checked) {
         middle = job->middle[chunk + i];
         from_grid = job->from_grid[chunk + i];
-      } else if (!check(job->checked, words, chunk + i, &middle, &from_grid)) {
+      } else if (!check(job->checked, words, job->at->lanes, chunk + i, &middle, &from_grid)) {
         job->checked->unusual = 1;
         return;
       }
-      take_sums(words, middle, from_grid, v + i * CHUNK);
+      take_sums(words, job->at->lanes, middle, from_grid, v + i * CHUNK);
     }
     // The tensor may end within the block.
     float *whole = here == d ? job->target + start : v;

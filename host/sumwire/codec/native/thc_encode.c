@@ -29,9 +29,9 @@ struct encoding {
 // What rounding needs of one block. The first cells' columns lie here, so that no store can change them.
 struct grid {
   const struct codec_table *table;
-  float slope[LOOK_UP], offset[LOOK_UP], levels[LEVELS];
+  float slope[LOOK_UP], offset[LOOK_UP], levels[LEVELS], values[LEVELS];
   float granularity, middle, to_grid;
-  uint64_t rounding_key, flipped, first_value;
+  uint64_t rounding_key, flipped, first_value, lanes;
   uint8_t *out;
   int64_t stride;
   // By chunk, or NULL if nothing is rotated back.
@@ -49,15 +49,28 @@ INLINE uint_vector rounded(const struct grid *grid, vector v, uint_vector drawn,
   return (uint_vector)(position + 0x1p23f) + drawn;
 }
 
+// What indices stand for, a byte for each value.
+INLINE void put_values(const float *values, const uint_vector *index, uint8_t *to) {
+  UNROLL for (int i = 0; i < PACKED_VECTORS; i++) {
+    const vector value = look_up_16(values, (int_vector)(index[i] >> 16));
+    const byte_row row = __builtin_convertvector(__builtin_convertvector(value, int_vector), byte_row);
+    memcpy(to + i * WIDTH, &row, sizeof row);
+  }
+}
+
 // Rounds the RUN rotated values at `at` of the block. If `leaving`, r becomes what their indices stand for.
 INLINE void round_run(const struct grid *grid, vector *r, uint64_t at, int cells, int leaving) {
-  uint8_t *words = grid->out + (int64_t)(at / CHUNK) * grid->stride + at % CHUNK / 8;
+  uint8_t *words = grid->out + (int64_t)(at / CHUNK) * grid->stride;
   UNROLL for (int i = 0; i < RADIX; i += TOGETHER) {
     uint_vector index[TOGETHER];
     UNROLL for (int j = 0; j < TOGETHER; j += GROUP_VECTORS)
       draw(grid->rounding_key, (uint32_t)grid->flipped, grid->first_value + at + (uint64_t)(i + j) * WIDTH, index + j);
     UNROLL for (int j = 0; j < TOGETHER; j++) index[j] = rounded(grid, r[i + j], index[j], cells);
-    UNROLL for (int j = 0; j < TOGETHER; j += PACKED_VECTORS) pack_indices(index + j, words + (i + j) * WIDTH / 8);
+    UNROLL for (int j = 0; j < TOGETHER; j += PACKED_VECTORS) {
+      const size_t place = at % CHUNK + (size_t)(i + j) * WIDTH;
+      if (grid->lanes) put_values(grid->values, index + j, words + place);
+      else pack_indices(index + j, words + place / 8);
+    }
     if (!leaving) continue;
     const vector unit = all(grid->from_grid[at / CHUNK]);
     UNROLL for (int j = 0; j < TOGETHER; j++)
@@ -156,10 +169,12 @@ INLINE void encode_blocks(const struct encoding *job, unsigned thread, uint64_t 
   float own[PASS] __attribute__((aligned(64)));
   float *v = room(job->at, own, thread);
   struct grid grid = {.table = job->table, .granularity = job->table->granularity, .middle = job->table->middle,
-                      .rounding_key = job->rounding_key, .flipped = job->flipped, .stride = job->stride};
+                      .rounding_key = job->rounding_key, .flipped = job->flipped, .lanes = job->at->lanes,
+                      .stride = job->stride};
   memcpy(grid.slope, job->table->slope, sizeof grid.slope);
   memcpy(grid.offset, job->table->offset, sizeof grid.offset);
   memcpy(grid.levels, job->table->levels, sizeof grid.levels);
+  memcpy(grid.values, job->table->values, sizeof grid.values);
   for (uint64_t block = first; block < last; block++) {
     const uint64_t start = block * d, here = present_of(job->at, start, job->present);
     const uint64_t key = block_key(job->at, block), chunk = start / CHUNK;

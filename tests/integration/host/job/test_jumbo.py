@@ -16,6 +16,8 @@ import torch
 from golden import model
 from helpers.transport.soft_tree import LEAF_SPINE, soft_tree
 from helpers.transport.udp_bridge import Bridge, Impairment, configs, golden_switch, job_mapping, run_workers
+from sumwire.codec.naive import NaiveCodec
+from sumwire.codec.tables import PUBLISHED_TABLE, uniform
 from sumwire.errors import MismatchError
 from sumwire.job.codec_operation import _most_urgent
 from sumwire.job.operations import OWN_PACKETS, JumboPayload
@@ -79,6 +81,31 @@ def test_means_and_residuals_have_the_bits_of_short_packets(length: int, network
         assert bits(outcome["residuals"]) == bits(before["residuals"])
 
 
+@pytest.mark.parametrize("native", ["1", "0"], ids=["C", "torch"])
+@pytest.mark.parametrize("naive", [True, False], ids=["naive", "thc"])
+def test_a_codec_writes_bytes_itself_or_has_its_planes_converted(
+    naive: bool, native: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """THC writes those of long packets itself, in C or torch. Naive's planes are converted. The bits are the same."""
+    monkeypatch.setenv("SUMWIRE_NATIVE", native)
+    length, table = 20 * 1024 + 5, uniform(4, 1 / 32)
+
+    def mean_of(ops: list[str]) -> bytes:
+        mapping = mapping_of(ops, thc={"bits": 4, "p": table.p, "table": list(table.values)})
+
+        def work(worker: int) -> bytes:
+            with sumwire.Job(configs(mapping)[worker]) as job:
+                codec = NaiveCodec(table) if naive else job._thc_for("")
+                assert codec.begin(tensor(worker, 0, length), 1, 0).use_lanes() is not naive
+                mean, residual = job.reduce_with(codec, tensor(worker, 0, length))
+                return bits([mean.clone(), residual()])[0]
+
+        with golden(mapping):
+            return run_workers(work, WORKERS)[0]
+
+    assert mean_of(LONG) == mean_of(SHORT)
+
+
 def test_there_are_an_eighth_of_the_packets() -> None:
     """Beside them are a few norms and greetings."""
     length = 320 * 1024
@@ -86,7 +113,7 @@ def test_there_are_an_eighth_of_the_packets() -> None:
     assert short >= STEPS * 320 and STEPS * 40 <= long < STEPS * 40 + (short - STEPS * 320) + 20
 
 
-def test_the_switch_has_another_table_for_long_packets() -> None:
+def test_the_greeting_tries_long_packets_too() -> None:
     mapping = mapping_of(LONG)
     switch = golden_switch(mapping)
 
@@ -165,7 +192,7 @@ def test_what_is_lost_in_one_round_trip_is_in_the_residual_too() -> None:
 def test_a_long_packet_is_as_urgent_as_its_most_urgent_chunk_and_is_lost_as_late() -> None:
     """Priority is in the top three bits of a TOS byte, the drop class in the next two. Protected: class 0 with ECN."""
     tags = np.array([0x38, 0x58, 0xF8, 0x30, 0x38, 0x38, 0x38, 0x38, 0x38, 0x42, 0x38], np.uint8)
-    assert _most_urgent(tags, JumboPayload()).tolist() == [0xF0, 0x42]
+    assert _most_urgent(tags, JumboPayload(PUBLISHED_TABLE)).tolist() == [0xF0, 0x42]
     assert _most_urgent(tags, OWN_PACKETS[p4.OP_THC]) is tags
 
 
@@ -190,19 +217,18 @@ def test_over_a_tree_of_switches() -> None:
     torch.testing.assert_close(outcomes[0][0] + left, exact, rtol=0, atol=1e-5)
 
 
-def test_payload_is_where_the_switch_takes_it_from() -> None:
-    """By the golden model, which cuts values out of packets on its own."""
+@pytest.mark.parametrize("native", ["1", "0"])
+def test_payload_is_where_the_switch_takes_it_from(native: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the golden model, which reads values out of packets on its own."""
+    monkeypatch.setenv("SUMWIRE_NATIVE", native)
     rng = np.random.default_rng(1)
-    values = rng.integers(0, 16, (16, 1024))
-    words = np.stack([np.frombuffer(model.to_planes(row, 4), np.uint8).reshape(4, 128) for row in values])
-    form, out = JumboPayload(), np.full((2, p4.JUMBO_WORDS_UP, 128), 0xA5, np.uint8)
+    indices = rng.integers(0, 16, (16, 1024))
+    words = np.stack([np.frombuffer(model.to_planes(row, 4), np.uint8).reshape(4, 128) for row in indices])
+    form, out = JumboPayload(PUBLISHED_TABLE), np.full((2, p4.JUMBO_WORDS, 128), 0xA5, np.uint8)
     form.put(lambda to: np.copyto(to, words[: len(to)]), out, 13)
-    for packet in range(2):
-        payload = out[packet].tobytes()
-        found = model.from_groups(payload[: model.JUMBO_INDICES * 128]).reshape(8, 1024)
-        whole = 8 if packet == 0 else 5
-        assert np.array_equal(found[:whole], values[8 * packet :][:whole])
-        assert not found[whole:].any() and not any(payload[model.JUMBO_INDICES * 128 :])
+    sent = np.concatenate([model.read(model.JUMBO, packet.tobytes(), (), partial=False) for packet in out])
+    assert np.array_equal(sent[: 13 * 1024], np.array(PUBLISHED_TABLE)[indices[:13]].reshape(-1))
+    assert not sent[13 * 1024 :].any()
     sums = rng.integers(0, 256, 8192)
     result = np.frombuffer(model.result(model.JUMBO, sums, 4), np.uint8).reshape(1, 64, 128)
     taken = [model.from_planes(chunk.tobytes()) for chunk in form.take(result)]
