@@ -10,7 +10,6 @@ from itertools import cycle
 from typing import Final
 
 from sumwire_protocol import constants as p4
-from sumwire_protocol import ops
 from sumwire_protocol.authentication import tag_keys
 from sumwire_protocol.digest import NO_DIGEST, job_digest
 

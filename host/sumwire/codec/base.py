@@ -173,8 +173,9 @@ class CodecRound(ABC):
         """Write the payload words of chunks first..last-1 to `out`.
 
         out has shape (last - first, words_up, 128), or (last - first, words_down, 128) of lanes (`use_lanes`), with any
-        stride between chunks, so that it may lie inside packet buffers. `agreed` is the result of the preliminary exchange, of `preliminary`'s shape: elementwise the largest
-        value of all workers. If a codec has one value per block, only those of the part are read.
+        stride between chunks, so that it may lie inside packet buffers. `agreed` is the result of the preliminary
+        exchange, of `preliminary`'s shape: elementwise the largest value of all workers. If a codec has one value per
+        block, only those of the part are read.
 
         Raises StageError for a run of chunks that is no part or is already encoded, CodecError for another shape or
         dtype, and the codec's own errors for values that it refuses.

@@ -35,9 +35,9 @@ from sumwire.job.one_trip import CarriedScales, OneTrip, carried_for
 from sumwire.job.operations import (
     ALL,
     OWN_PACKETS,
-    JumboPayload,
     CachedResult,
     HandedOut,
+    JumboPayload,
     Operation,
     Payload,
     Step,

@@ -105,7 +105,8 @@ class Job(Collectives, Saved):
     gets the results that it missed from the switch, or from other workers, which keep the latest ones; so all workers
     apply the same sums. If a sum closed without this worker, its contribution is in the residual. A straggler
     (:meth:`results_ahead`) can :meth:`follow` instead of computing a gradient. ``kept_chunks``: results that each
-    worker keeps for the others, up to 1 KiB each. A worker that falls behind by more ends with StaleRunError.
+    worker keeps for the others, up to 1 KiB each; of long packets an eighth. A worker that falls behind by more ends
+    with StaleRunError.
 
     ``nonfinite``: where some worker's tensor has NaN or infinity, all workers get NaN ("propagate"), or the same
     NonFiniteError after the operation ("raise"), and the job stays usable.

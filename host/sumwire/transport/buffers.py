@@ -283,6 +283,16 @@ class Buffers:
         results.counts[first:last] = records["count"]
         results.contributors[first:last] = records["contributors"]
 
+    def datagrams(self, chunks: NDArray[np.int64]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+        """Return results without flags as they were received: datagrams, and the bytes in each."""
+        results = self.results
+        rows = np.empty((len(chunks), HEADER_BYTES + self._down_bytes), np.uint8)
+        rows[:, :HEADER_BYTES] = self.expected.heads[chunks].view(np.uint8)
+        rows[:, HEADER_BYTES:] = results.words.reshape(self.chunks, self._down_bytes)[chunks]
+        records = headers(rows)
+        records["count"], records["contributors"] = results.counts[chunks], results.contributors[chunks]
+        return rows, np.full(len(chunks), rows.shape[1])
+
     def accept(self, chunks: NDArray[np.int64], rows: NDArray[np.uint8], records: NDArray[Any]) -> None:
         """Store the results of chunks: one received row and its header for each."""
         results = self.results

@@ -168,6 +168,7 @@ class FastPath:
         assert steady is not None
         library = steady.library
         self._connection = connection
+        self._buffers = buffers
         self._run, self._send = library.fast_path_run, library.fast_path_send
         runs = self._runs = Runs(library, places, buffers, steady.flying)
         where = link.packet_bytes, socket.batch, link.udp.fileno()
@@ -184,9 +185,12 @@ class FastPath:
         Returns why it ended. Returns None and does nothing if something needs Python from the beginning.
         """
         connection, state = self._connection, self._state
-        link, window = connection.link, connection.window
+        link, window, catch_up = connection.link, connection.window, connection.catch_up
+        if catch_up is not None and catch_up.recovery.missing:
+            return None
         if not window.lend(state, upto):
             return None
+        landed = None if catch_up is None else window.landed.copy()
         state.waits, state.until_s = block, until_s
         # A power of two.
         state.longest_train = 1 << min(connection.pace.train, link.socket.joined).bit_length() - 1
@@ -198,6 +202,9 @@ class FastPath:
         self._count(state)
         if state.messages_in:
             connection.pace.arrived(state.results, state.began, state.now, drained=bool(state.drained))
+        if catch_up is not None and landed is not None and state.results:
+            chunks = np.flatnonzero(window.landed & ~landed)
+            catch_up.applied(window.base + chunks, *self._buffers.datagrams(chunks))
         if outcome == Outcome.OTHER_MESSAGES:
             link.socket.see_collected()
         elif state.error:
@@ -224,8 +231,8 @@ class FastPath:
 
 
 def _fast_path_of(connection: Connection, buffers: Buffers) -> FastPath | None:
-    """None if Python does everything: C knows one clock, and results that others may ask for are kept by Python."""
-    if connection.window.steady is None or connection.catch_up is not None or connection.clock is not time.monotonic:
+    """None if Python does everything: C knows one clock."""
+    if connection.window.steady is None or connection.clock is not time.monotonic:
         return None
     link = connection.link
     compiled, places = link.compiled, link.places

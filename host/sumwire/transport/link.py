@@ -198,7 +198,7 @@ class Link:
         """Split the messages of the latest call into datagrams. Returns how many are in ``received`` now."""
         count = self.socket.take_apart()
         self._show_received()
-        self._count(count, int(self.sizes.sum()))
+        self._count(count, int(self.sizes.sum()) + count * self._config.tag_bytes)
         return count
 
     def stored(self, run: Run) -> int:

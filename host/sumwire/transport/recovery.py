@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
 
 from sumwire.config import JobConfig
-from sumwire.transport.kept_results import EarlyResults, KeptResults, whole_results
+from sumwire.transport.kept_results import USUAL_BYTES, EarlyResults, KeptResults, whole_results
 from sumwire.transport.recovery_service import (
     NO_NONCE,
     NONCE_COUNT,
@@ -291,12 +291,14 @@ class Recovery:
 
 
 class CatchUp:
-    """A transport's kept results and recovery. ``kept_chunks``: how many results to keep at least. Raises the errors of
+    """A transport's kept results and recovery. ``kept_chunks``: how many results to keep at least; of long packets so
+    many fewer that they take no more memory, and have as many values. Raises the errors of
     :class:`Recovery`.
     """
 
     def __init__(self, config: JobConfig, kept_chunks: int) -> None:
-        self.kept = KeptResults(config.slots, longest_bytes=config.longest_bytes, least=kept_chunks)
+        least = kept_chunks * USUAL_BYTES // config.longest_bytes
+        self.kept = KeptResults(config.slots, longest_bytes=config.longest_bytes, least=least)
         self.ahead = EarlyResults(config, self.kept)
         self.recovery = Recovery(config, self.kept)
 

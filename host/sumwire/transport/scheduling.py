@@ -270,6 +270,9 @@ class SendSchedule:
             followers = np.unique(np.concatenate([followers, others[landed[others - short]]]))
         self._queue(followers)
 
+    def turned(self, begin: int) -> None:
+        """Note that C has queued chunks whose turn has come: those of ``ready`` from place ``begin`` on."""
+
     def overwritten(self, rounds_ahead: int, where: str, *, first_results: bool) -> None:
         """Handle that the switch already uses the slot of an open chunk for a later round. Returns if the result can be
         recovered.
@@ -337,6 +340,10 @@ class EarlyClosing(SendSchedule):
             passed = followers[landed[followers]]
             self._queue(followers[~landed[followers]])
 
+    def turned(self, begin: int) -> None:
+        """See SendSchedule."""
+        self._turned[self.ready[begin : self.to]] = True
+
     def overwritten(self, rounds_ahead: int, where: str, *, first_results: bool) -> None:
         """Like :meth:`SendSchedule.overwritten`, but raises StaleRunError only if the result cannot be recovered.
 
@@ -355,8 +362,8 @@ class EarlyClosing(SendSchedule):
 
 
 class Steady:
-    """Schedules and landings in C, for an exchange whose slots close only with all workers. With early closing, results
-    could arrive for chunks that were not sent.
+    """Schedules and landings in C, for an exchange in which every result was that of a chunk in flight. With early
+    closing, results could arrive for chunks that were not sent.
 
     ``exchange``: the exchange's state, a C structure. ``flying``, ``log``: see :class:`Flight`.
     """
@@ -390,7 +397,9 @@ class Steady:
         if flight.log is not self.log:
             self.make_room(0)
         landing.head, landing.end = flight.head, flight.end
-        turns.to = self.library.steady_land(self.exchange, first, last, turns.to, landing)
+        begin = turns.to
+        turns.to = self.library.steady_land(self.exchange, first, last, begin, landing)
+        turns.turned(begin)
         flight.head = landing.head
         flight.count -= last - first
         return Landing(list(landing.latest), landing.sent_at if landing.sent_once else None)

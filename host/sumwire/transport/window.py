@@ -102,6 +102,11 @@ class Window:
         self.held: Chunks = _NO_CHUNKS
 
     @property
+    def landed(self) -> NDArray[np.bool_]:
+        """Which chunks have their results, bool (chunks,)."""
+        return self._flight.landed
+
+    @property
     def done(self) -> bool:
         """Whether every chunk of the exchange has its result."""
         return self.open_chunks == 0
@@ -140,11 +145,9 @@ class Window:
         self._flight = Flight(chunks)
         self._fast.numbers = [0] * REORDER_TOLERANCE
         self._urgent, self.held = [], _NO_CHUNKS
-        if self.options.early_closing:
-            self._turns, self.steady = self._early_closing(bounded=budget is not None), None
-        else:
-            self._turns = SendSchedule(chunks, self.slots, self._flight)
-            self.steady = None if self._native is None else Steady(self._native, self._flight, self._turns)
+        self._turns = self._schedule(bounded=budget is not None)
+        library = None if self.options.early_closing and not self.contributes else self._native
+        self.steady = None if library is None else Steady(library, self._flight, self._turns)
         self._timers.begin(now, sampled=not options.waits_for_workers)
         self._retries = self._new_retries(budget, options) if self.options.adaptive_retries else None
         if not self.contributes:
@@ -201,6 +204,9 @@ class Window:
         if not len(chunks):
             return
         sent = self._turns.land(chunks)
+        if len(sent) < len(chunks):
+            # C knows no result that comes before its chunk is sent.
+            self.steady = None
         self._note(len(chunks), *self._flight.landing(sent, REORDER_TOLERANCE), now, marked=marked)
         self._turns.follow(chunks)
 
@@ -241,6 +247,7 @@ class Window:
         flight.head, flight.end = landing.head, landing.end
         flight.count, flight.last_first = state.in_flight, state.last_first
         turns.taken, turns.to = state.taken, state.to
+        turns.turned(begin)
         sent = turns.ready[begin : turns.taken]
         self.counters.sent += len(sent)
         self.prefix = state.prefix
@@ -363,8 +370,10 @@ class Window:
                 self.limit.round_trip(round_trip_s)
             self.limit.results(count, now, marked=marked)
 
-    def _early_closing(self, *, bounded: bool) -> EarlyClosing:
+    def _schedule(self, *, bounded: bool) -> SendSchedule:
         options = self.options
+        if not options.early_closing:
+            return SendSchedule(self.chunks, self.slots, self._flight)
         return EarlyClosing(
             self.chunks,
             self.slots,

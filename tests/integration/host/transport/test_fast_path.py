@@ -18,7 +18,7 @@ import pytest
 from helpers.transport.udp_bridge import aggregator_of, configs, job_mapping
 from sumwire.native import SWITCH
 from sumwire.transport.exchange import Exchange, FastPath
-from sumwire.transport.options import TransportOptions
+from sumwire.transport.options import Delivery, ExchangeOptions, TransportOptions
 from sumwire.transport.retransmission import RttEstimator
 from sumwire.transport.steady import Outcome
 from sumwire.transport.udp import Transport
@@ -36,7 +36,7 @@ KEY = bytes(range(32))
 class Rig:
     """The only worker of a job, an exchange whose first window is sent, and the switch's end of its socket."""
 
-    def __init__(self, transport: Transport, chunks: int, filled: int) -> None:
+    def __init__(self, transport: Transport, chunks: int, filled: int, options: ExchangeOptions) -> None:
         self.transport = transport
         config = transport._config
         record = key_record(config.key, config.job, config.aggregator)
@@ -45,7 +45,7 @@ class Rig:
         self.switch.bind(transport.link.udp.getpeername())
         self.switch.connect(transport.link.udp.getsockname())
         self.switch.settimeout(5)
-        self.exchange: Exchange = transport.open(p4.OP_THC, chunks)
+        self.exchange: Exchange = transport.open(p4.OP_THC, chunks, options=options)
         self.exchange.payload[:] = np.arange(self.exchange.payload.size, dtype=np.uint8).reshape(
             self.exchange.payload.shape
         )
@@ -88,14 +88,21 @@ class Rig:
 
 @contextmanager
 def rig(
-    monkeypatch: pytest.MonkeyPatch, *, chunks: int = CHUNKS, filled: int | None = None, key: bytes | None = None
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    chunks: int = CHUNKS,
+    filled: int | None = None,
+    key: bytes | None = None,
+    bounded: bool = False,
 ) -> Iterator[Rig]:
     mapping = job_mapping(1, SLOTS)
     # A machine that stands still for a moment sends nothing again, and asks nothing.
     patient = RttEstimator(initial_s=60.0, min_s=60.0, max_s=60.0)
     config = replace(configs(mapping)[0], key=key)
-    with Transport(config, TransportOptions(silence_s=600.0), rtt=patient) as transport:
-        made = Rig(transport, chunks, chunks if filled is None else filled)
+    delivery = Delivery(loss_bound=0.1, congestion=False) if bounded else None
+    options = ExchangeOptions(bounded_from=0 if bounded else None)
+    with Transport(config, TransportOptions(silence_s=600.0, delivery=delivery), rtt=patient) as transport:
+        made = Rig(transport, chunks, chunks if filled is None else filled, options)
         assert made.switch.getsockname()[0] == aggregator_of(mapping)
         if made.exchange._fast_path is not None:
             run: Callable[[Any], int] = made.path._run
@@ -122,6 +129,9 @@ def state(made: Rig) -> list[Any]:
     results = made.exchange.results
     done = flight.landed
     stored = [results.words[done].tolist(), results.counts[done].tolist(), results.contributors[done].tolist()]
+    if (catch_up := made.transport.catch_up) is not None:
+        here = catch_up.kept.held(w.base, w.chunks, made.exchange._buffers.token)
+        stored += [here.tolist(), *(array.tolist() for array in catch_up.kept.get(w.base + here))]
     return [
         *(array.tolist() for array in arrays),
         turns.ready[: turns.to].tolist(),
@@ -132,13 +142,15 @@ def state(made: Rig) -> list[Any]:
     ]
 
 
+@pytest.mark.parametrize("bounded", [False, True], ids=["complete", "bounded"])
 @pytest.mark.parametrize("key", [None, KEY], ids=["plain", "keyed"])
-def test_c_does_what_python_does(key: bytes | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs of results, whole windows and single ones, each followed by what it lets go."""
+def test_c_does_what_python_does(key: bytes | None, bounded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs of results, whole windows and single ones, each followed by what it lets go. Where slots may close early,
+    results are kept for other workers."""
     runs = [range(5), range(5, 6), range(6, 16), range(16, 32), range(32, 40)]
     after: list[list[Any]] = []
     for by_c in (True, False):
-        with rig(monkeypatch, key=key) as made:
+        with rig(monkeypatch, key=key, bounded=bounded) as made:
             for run in runs:
                 made.answer(run)
                 while made.transport.window.completed() < run.stop:
@@ -151,6 +163,7 @@ def test_c_does_what_python_does(key: bytes | None, monkeypatch: pytest.MonkeyPa
             after.append(state(made))
             assert made.outcomes == [Outcome.ENOUGH] * len(runs) * by_c
     assert after[0] == after[1]
+    assert not bounded or after[0][-2] != after[0][-3]
 
 
 def window_by_window(made: Rig) -> None:

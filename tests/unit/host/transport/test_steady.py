@@ -10,14 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 from sumwire.native import SWITCH
-from sumwire.transport.options import WindowOptions
-from sumwire.transport.retransmission import RttEstimator
-from sumwire.transport.scheduling import Steady
+from sumwire.transport.options import ExchangeOptions, WindowOptions
+from sumwire.transport.retransmission import RttEstimator, SendKind
+from sumwire.transport.scheduling import EarlyClosing, Steady
 from sumwire.transport.steady import kernels
 from sumwire.transport.window import Window
 
 pytestmark = pytest.mark.cc
 ADAPTIVE = WindowOptions(adaptive_retries=True, probes=True)
+EARLY = WindowOptions(adaptive_retries=True, early_closing=True)
 
 
 def window(slots: int, *, native: bool, options: WindowOptions, monkeypatch: pytest.MonkeyPatch) -> Window:
@@ -33,10 +34,11 @@ def state(w: Window) -> list[Any]:
     arrays = (flight.flying, flight.landed, flight.first, flight.latest, flight.sent_at, flight.log[: flight.end])
     numbers = [flight.count, flight.last_first, flight.end, turns.taken, turns.to, w.open_chunks, w.completed()]
     answers = [w._fast.threshold, w._fast.latest, timers.progress_at, w._timers._rtt.timeout_s, w.counters]
-    return [*(array.tolist() for array in arrays), turns.ready[: turns.to].tolist(), *numbers, *answers]
+    turned = turns._turned.tolist() if isinstance(turns, EarlyClosing) else []
+    return [*(array.tolist() for array in arrays), turns.ready[: turns.to].tolist(), turned, *numbers, *answers]
 
 
-@pytest.mark.parametrize("options", [WindowOptions(), ADAPTIVE], ids=["plain", "adaptive"])
+@pytest.mark.parametrize("options", [WindowOptions(), ADAPTIVE, EARLY], ids=["plain", "adaptive", "early"])
 @pytest.mark.parametrize("slots", [2, 7, 16])
 @pytest.mark.parametrize("seed", range(3))
 def test_c_does_what_numpy_does(slots: int, options: WindowOptions, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,13 +101,28 @@ def test_a_log_that_retransmissions_have_moved_is_read_where_it_is_now() -> None
     assert (w._flight.head, w.oldest()) == (w._flight.end - 3, 1)
 
 
-def test_what_can_arrive_unsent_is_left_to_numpy() -> None:
-    early = Window(8, RttEstimator(), options=WindowOptions(adaptive_retries=True, early_closing=True))
+def test_from_a_result_on_that_comes_before_its_chunk_is_sent_numpy_goes_on() -> None:
+    """Slots of 8: chunks 0 to 3 are sent, 4 to 7 when those have results. Chunk 5 need not be sent at all."""
+    early = Window(8, RttEstimator(), options=EARLY)
     early.begin(20, 0.0)
-    plain = Window(8, RttEstimator())
-    plain.begin(20, 0.0)
+    assert _taken(early, 0.0, 512) == [(SendKind.FIRST, [0, 1, 2, 3])]
+    early.complete_run(0, 2, 0.001)
+    assert isinstance(early.steady, Steady)
+    assert _taken(early, 0.001, 512) == [(SendKind.FIRST, [4, 5])]
+    early.complete(np.array([6]), 0.002)
     assert early.steady is None
-    assert isinstance(plain.steady, Steady)
+    early.complete_run(2, 4, 0.003)
+    assert _taken(early, 0.003, 512) == [(SendKind.FIRST, [7, 10])]
+    early.begin(0, 0.0) if early.done else early.restart(20)
+    early.begin(20, 0.0)
+    assert isinstance(early.steady, Steady), "it is of one exchange"
+
+
+def test_who_only_waits_leaves_what_may_close_early_to_numpy() -> None:
+    """All chunks count as sent, also those whose turn has not come."""
+    early = Window(8, RttEstimator(), options=EARLY)
+    early.begin(20, 0.0, options=ExchangeOptions(contribute=False))
+    assert early.steady is None
 
 
 def test_without_c_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
