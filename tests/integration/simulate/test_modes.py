@@ -88,9 +88,13 @@ def test_long_packets_violate_nothing(seed: int) -> None:
     assert ops[model.JUMBO] > 3
 
 
-@pytest.mark.parametrize("seed", [1, 13])
-def test_c_makes_most_of_an_exchange_alone(seed: int) -> None:
-    run = Play(Variant(fast=True).of(seed))
+@pytest.mark.parametrize(("seed", "early"), [(1, ""), (13, ""), (9, "bound"), (10, "quorum")])
+def test_c_makes_most_of_an_exchange_alone(seed: int, early: str) -> None:
+    """Also where slots may close without a worker."""
+    run = Play(schedule := Variant(fast=True).of(seed))
+    assert (schedule.loss_bound is not None, schedule.terms.quorum < schedule.workers) == (
+        early == "bound", early == "quorum",
+    )  # fmt: skip
     assert run.play().violations == []
     assert run.machine.fast_kernels.results > 20
 
