@@ -92,9 +92,8 @@ def test_long_packets_violate_nothing(seed: int) -> None:
 def test_c_makes_most_of_an_exchange_alone(seed: int, early: str) -> None:
     """Also where slots may close without a worker."""
     run = Play(schedule := Variant(fast=True).of(seed))
-    assert (schedule.loss_bound is not None, schedule.terms.quorum < schedule.workers) == (
-        early == "bound", early == "quorum",
-    )  # fmt: skip
+    quorum = schedule.terms.quorum < schedule.workers
+    assert (bool(schedule.loss_bound), quorum) == (early == "bound", early == "quorum")
     assert run.play().violations == []
     assert run.machine.fast_kernels.results > 20
 

@@ -1,9 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The Sumwire authors
 // SPDX-License-Identifier: Apache-2.0
-// The codecs' hot loops, for sumwire.codec.kernels. Words of a chunk lie side by side: planes, or lanes, a byte for each
-// value; `stride` is the distance in
-// bytes from one chunk's words to the next's, which may be in another packet. `threads` is the number of threads that
-// share the work; results do not depend on it. Nothing here checks its input.
+// The codecs' hot loops, for sumwire.codec.kernels. Words of a chunk lie side by side: planes, or lanes, a byte for
+// each value; `stride` is the distance in bytes from one chunk's words to the next's, which may be in another packet.
+// `threads` is the number of threads that share the work; results do not depend on it. Nothing here checks its input.
 #pragma once
 
 #include <stdint.h>
@@ -46,8 +45,8 @@ void codec_magnitude_sums(const float *x, uint64_t length, double *sums);
 void codec_thc_ranges(const struct codec_blocks *at, const float *x, uint64_t present, float *ranges);
 
 // `flipped`: bits of every rounding number that are the other way round.
-// Indices, or what they stand for, of the `present` values at x, padded with zeros to whole blocks. to_grid is by block. Unless `left` is
-// NULL, x minus the values that the indices stand for goes there; from_grid is by chunk.
+// Indices, or what they stand for, of the `present` values at x, padded with zeros to whole blocks. to_grid is by
+// block. Unless `left` is NULL, x minus the values that the indices stand for goes there; from_grid is by chunk.
 void codec_thc_encode(const struct codec_blocks *at, const struct codec_table *table, uint64_t rounding_key,
                       uint64_t flipped, uint64_t first_value, const float *x, uint64_t present, const float *to_grid, uint8_t *out,
                       int64_t stride, const float *from_grid, float *left);
