@@ -270,9 +270,6 @@ class SendSchedule:
             followers = np.unique(np.concatenate([followers, others[landed[others - short]]]))
         self._queue(followers)
 
-    def turned(self, begin: int) -> None:
-        """Note that C has queued chunks whose turn has come: those of ``ready`` from place ``begin`` on."""
-
     def overwritten(self, rounds_ahead: int, where: str, *, first_results: bool) -> None:
         """Handle that the switch already uses the slot of an open chunk for a later round. Returns if the result can be
         recovered.
@@ -304,8 +301,9 @@ class EarlyClosing(SendSchedule):
         self._slots = slots
         self._from_the_start = from_the_start
         self._kept_results = kept_results
-        # Chunks whose turn has come, sent or not.
-        self._turned = np.arange(chunks) < self.to
+        # Without those that C has queued since, which are in ``ready`` from place ``_known`` on.
+        self._turned = np.zeros(chunks, np.bool_)
+        self._known = 0
 
     def next(self, most: int, below: int) -> Chunks:
         """Like :meth:`SendSchedule.next`, without the chunks that have results already."""
@@ -327,7 +325,7 @@ class EarlyClosing(SendSchedule):
 
     def follow(self, chunks: Chunks) -> None:
         """Like :meth:`SendSchedule.follow`. Chunks may have no turn yet, and those that follow may have results."""
-        landed, turned = self._flight.landed, self._turned
+        landed, turned = self._flight.landed, self.turned()
         passed = chunks[turned[chunks]]
         while len(passed):
             followers = np.unique(np.concatenate([passed + self.short_step, passed + self.long_step]))
@@ -340,9 +338,12 @@ class EarlyClosing(SendSchedule):
             passed = followers[landed[followers]]
             self._queue(followers[~landed[followers]])
 
-    def turned(self, begin: int) -> None:
-        """See SendSchedule."""
-        self._turned[self.ready[begin : self.to]] = True
+    def turned(self) -> NDArray[np.bool_]:
+        """Return which chunks' turn has come, sent or not."""
+        self._turned[self.ready[self._known : self.to]] = True
+        # From here on ``ready`` may be put in another order.
+        self._known = self.taken
+        return self._turned
 
     def overwritten(self, rounds_ahead: int, where: str, *, first_results: bool) -> None:
         """Like :meth:`SendSchedule.overwritten`, but raises StaleRunError only if the result cannot be recovered.
@@ -397,9 +398,7 @@ class Steady:
         if flight.log is not self.log:
             self.make_room(0)
         landing.head, landing.end = flight.head, flight.end
-        begin = turns.to
-        turns.to = self.library.steady_land(self.exchange, first, last, begin, landing)
-        turns.turned(begin)
+        turns.to = self.library.steady_land(self.exchange, first, last, turns.to, landing)
         flight.head = landing.head
         flight.count -= last - first
         return Landing(list(landing.latest), landing.sent_at if landing.sent_once else None)

@@ -145,8 +145,13 @@ class Window:
         self._flight = Flight(chunks)
         self._fast.numbers = [0] * REORDER_TOLERANCE
         self._urgent, self.held = [], _NO_CHUNKS
-        self._turns = self._schedule(bounded=budget is not None)
-        library = None if self.options.early_closing and not self.contributes else self._native
+        library = self._native
+        if not self.options.early_closing:
+            self._turns = SendSchedule(chunks, self.slots, self._flight)
+        else:
+            self._turns = self._early_closing(bounded=budget is not None)
+            if not self.contributes:
+                library = None
         self.steady = None if library is None else Steady(library, self._flight, self._turns)
         self._timers.begin(now, sampled=not options.waits_for_workers)
         self._retries = self._new_retries(budget, options) if self.options.adaptive_retries else None
@@ -247,7 +252,6 @@ class Window:
         flight.head, flight.end = landing.head, landing.end
         flight.count, flight.last_first = state.in_flight, state.last_first
         turns.taken, turns.to = state.taken, state.to
-        turns.turned(begin)
         sent = turns.ready[begin : turns.taken]
         self.counters.sent += len(sent)
         self.prefix = state.prefix
@@ -370,10 +374,8 @@ class Window:
                 self.limit.round_trip(round_trip_s)
             self.limit.results(count, now, marked=marked)
 
-    def _schedule(self, *, bounded: bool) -> SendSchedule:
+    def _early_closing(self, *, bounded: bool) -> EarlyClosing:
         options = self.options
-        if not options.early_closing:
-            return SendSchedule(self.chunks, self.slots, self._flight)
         return EarlyClosing(
             self.chunks,
             self.slots,

@@ -34,7 +34,7 @@ def state(w: Window) -> list[Any]:
     arrays = (flight.flying, flight.landed, flight.first, flight.latest, flight.sent_at, flight.log[: flight.end])
     numbers = [flight.count, flight.last_first, flight.end, turns.taken, turns.to, w.open_chunks, w.completed()]
     answers = [w._fast.threshold, w._fast.latest, timers.progress_at, w._timers._rtt.timeout_s, w.counters]
-    turned = turns._turned.tolist() if isinstance(turns, EarlyClosing) else []
+    turned = turns.turned().tolist() if isinstance(turns, EarlyClosing) else []
     return [*(array.tolist() for array in arrays), turns.ready[: turns.to].tolist(), turned, *numbers, *answers]
 
 
