@@ -6,7 +6,8 @@
 // keeps the mean: P(plus) is the fraction of the workers that have a plus, in whatever order they come.
 //
 // A plane of 1024 independent draws with probability p = 0.b11 b10 .. b0 (binary) takes one random plane a bit, from
-// b0 on: w = w OR r where the bit is 1, w AND r where it is 0. Either is the majority of w, r and the bit.
+// b0 on: w = w OR r where the bit is 1, w AND r where it is 0. Either is the majority of w, r and the bit. Up to the
+// first 1 that leaves zeros, so nothing is drawn for them: random planes are most of a merge's cost.
 //
 // Random planes come from a linear generator of 1024 bits, three shifts and XORs a step (Marsaglia's xorshift, one
 // word wide). The shifts give it the full period 2^1024 - 1. A must not be above B: the low A - B bits would hang on
@@ -119,15 +120,15 @@ control SignWeight(in bit<8> held, in bit<8> incoming, out sign_weight_h weight,
 }
 
 // One word of merged signs: where the draw says so, the slot's stay.
-control SignMerge(inout word_t held, in word_t signs, inout sign_weight_h weight,
-                  inout word_t random_bits) {
+control SignMerge(inout word_t held, in word_t signs, in bit<32> probability,
+                  inout sign_weight_h weight, inout word_t random_bits) {
     @hidden action step() {
         random_bits = random_bits ^ (random_bits << SIGN_SHIFT_A);
         random_bits = random_bits ^ (random_bits >> SIGN_SHIFT_B);
         random_bits = random_bits ^ (random_bits << SIGN_SHIFT_C);
     }
 
-    @hidden action merge() {
+    @hidden action fine_digits() {
         step();
         weight.draw = random_bits & weight.b0;
         step();
@@ -148,15 +149,28 @@ control SignMerge(inout word_t held, in word_t signs, inout sign_weight_h weight
         weight.draw = (weight.draw & random_bits) | (weight.b8 & (weight.draw | random_bits));
         step();
         weight.draw = (weight.draw & random_bits) | (weight.b9 & (weight.draw | random_bits));
+    }
+
+    @hidden action quarters() {
         step();
         weight.draw = (weight.draw & random_bits) | (weight.b10 & (weight.draw | random_bits));
+    }
+
+    @hidden action halves() {
         step();
         weight.draw = (weight.draw & random_bits) | (weight.b11 & (weight.draw | random_bits));
         held = signs ^ ((signs ^ held) & weight.draw);
+        weight.draw = 0;
     }
 
     apply {
-        merge();
+        if (probability[9:0] != 0) {
+            fine_digits();
+        }
+        if (probability[10:0] != 0) {
+            quarters();
+        }
+        halves();
     }
 }
 
@@ -201,14 +215,14 @@ control SignFold(inout word_h word0, inout word_h word1, inout pair_h pair2, ino
         }
         // To the merge the slot's are the incoming ones.
         sign_weight.apply(incoming, both - incoming, weight, scratch.value);
-        merge0.apply(word0.bits, signs.w0, weight, random_bits);
-        merge1.apply(word1.bits, signs.w1, weight, random_bits);
-        merge2.apply(pair2.first, signs.w2, weight, random_bits);
-        merge3.apply(pair2.second, signs.w3, weight, random_bits);
-        merge4.apply(pair4.first, signs.w4, weight, random_bits);
-        merge5.apply(pair4.second, signs.w5, weight, random_bits);
-        merge6.apply(pair6.first, signs.w6, weight, random_bits);
-        merge7.apply(pair6.second, signs.w7, weight, random_bits);
+        merge0.apply(word0.bits, signs.w0, scratch.value, weight, random_bits);
+        merge1.apply(word1.bits, signs.w1, scratch.value, weight, random_bits);
+        merge2.apply(pair2.first, signs.w2, scratch.value, weight, random_bits);
+        merge3.apply(pair2.second, signs.w3, scratch.value, weight, random_bits);
+        merge4.apply(pair4.first, signs.w4, scratch.value, weight, random_bits);
+        merge5.apply(pair4.second, signs.w5, scratch.value, weight, random_bits);
+        merge6.apply(pair6.first, signs.w6, scratch.value, weight, random_bits);
+        merge7.apply(pair6.second, signs.w7, scratch.value, weight, random_bits);
         write_generator();
     }
 }
