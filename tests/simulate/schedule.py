@@ -164,9 +164,7 @@ def with_fast_path(schedule: Schedule) -> Schedule:
     rng = random.Random(f"fast path {schedule.seed}")
     terms = replace(schedule.terms, slots=rng.choice((8, 16, 32, 64)))
     ops = ("reduce", "sum32", "vote") if terms.quorum == schedule.workers else ("reduce",)
-    kinds = [
-        replace(step, op=rng.choice(ops), values=rng.randrange(10_000, 60_000)) for step in schedule.steps[:2]
-    ]
+    kinds = [replace(step, op=rng.choice(ops), values=rng.randrange(10_000, 60_000)) for step in schedule.steps[:2]]
     steps = tuple(rng.choice(kinds) for _ in schedule.steps)
     return replace(schedule, terms=terms, steps=steps, native=True, fast=True)
 
