@@ -43,20 +43,28 @@ static int check(const struct checked *of, const uint8_t *words, uint64_t lanes,
   return 1;
 }
 
-// The values of a chunk's sums to v, whose runs are rotated back.
-static void take_sums(const uint8_t *words, uint64_t lanes, float middle, float from_grid, float *v) {
-  uint8_t bytes[CHUNK] __attribute__((aligned(64)));
-  if (!lanes) planes_unpack_sums(words, bytes);
+// The values of a chunk's sums to v, whose runs are rotated back. `bytes`: lanes, or unpacked planes.
+INLINE void take_bytes(const uint8_t *bytes, int lanes, float middle, float from_grid, float *v) {
   for (size_t i = 0; i < CHUNK; i += RUN) {
     vector r[RADIX];
     UNROLL for (int j = 0; j < RADIX; j++) {
       const size_t at = i + (size_t)j * WIDTH;
-      const vector sum = __builtin_convertvector(lanes ? load_bytes(words + at) : load_sums(bytes, at), vector);
+      const vector sum = __builtin_convertvector(lanes ? load_bytes(bytes + at) : load_sums(bytes, at), vector);
       r[j] = (sum - middle) * from_grid;
     }
     run_steps(r, UP);
     store_rows(r, v + i, WIDTH, RADIX);
   }
+}
+
+static void take_lanes(const uint8_t *words, float middle, float from_grid, float *v) {
+  take_bytes(words, 1, middle, from_grid, v);
+}
+
+static void take_planes(const uint8_t *words, float middle, float from_grid, float *v) {
+  uint8_t bytes[CHUNK] __attribute__((aligned(64)));
+  planes_unpack_sums(words, bytes);
+  take_bytes(bytes, 0, middle, from_grid, v);
 }
 
 static void decode_blocks(const void *context, unsigned thread, uint64_t first, uint64_t last) {
@@ -77,7 +85,7 @@ static void decode_blocks(const void *context, unsigned thread, uint64_t first, 
         job->checked->unusual = 1;
         return;
       }
-      take_sums(words, job->at->lanes, middle, from_grid, v + i * CHUNK);
+      (job->at->lanes ? take_lanes : take_planes)(words, middle, from_grid, v + i * CHUNK);
     }
     // The tensor may end within the block.
     float *whole = here == d ? job->target + start : v;

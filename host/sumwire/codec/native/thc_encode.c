@@ -31,7 +31,7 @@ struct grid {
   const struct codec_table *table;
   float slope[LOOK_UP], offset[LOOK_UP], levels[LEVELS], values[LEVELS];
   float granularity, middle, to_grid;
-  uint64_t rounding_key, flipped, first_value, lanes;
+  uint64_t rounding_key, flipped, first_value;
   uint8_t *out;
   int64_t stride;
   // By chunk, or NULL if nothing is rotated back.
@@ -59,7 +59,7 @@ INLINE void put_values(const float *values, const uint_vector *index, uint8_t *t
 }
 
 // Rounds the RUN rotated values at `at` of the block. If `leaving`, r becomes what their indices stand for.
-INLINE void round_run(const struct grid *grid, vector *r, uint64_t at, int cells, int leaving) {
+INLINE void round_run(const struct grid *grid, vector *r, uint64_t at, int cells, int lanes, int leaving) {
   uint8_t *words = grid->out + (int64_t)(at / CHUNK) * grid->stride;
   UNROLL for (int i = 0; i < RADIX; i += TOGETHER) {
     uint_vector index[TOGETHER];
@@ -68,7 +68,7 @@ INLINE void round_run(const struct grid *grid, vector *r, uint64_t at, int cells
     UNROLL for (int j = 0; j < TOGETHER; j++) index[j] = rounded(grid, r[i + j], index[j], cells);
     UNROLL for (int j = 0; j < TOGETHER; j += PACKED_VECTORS) {
       const size_t place = at % CHUNK + (size_t)(i + j) * WIDTH;
-      if (grid->lanes) put_values(grid->values, index + j, words + place);
+      if (lanes) put_values(grid->values, index + j, words + place);
       else pack_indices(index + j, words + place / 8);
     }
     if (!leaving) continue;
@@ -81,7 +81,7 @@ INLINE void round_run(const struct grid *grid, vector *r, uint64_t at, int cells
 // The runs of d values at v: rotated if they are not yet, rounded, and if `leaving` rotated back. `next`: values that
 // are needed soon, or NULL.
 INLINE void round_runs(const struct grid *grid, float *v, size_t d, int rotated, const float *next, int cells,
-                       int leaving) {
+                       int lanes, int leaving) {
   for (size_t i = 0; i < d; i += RUN) {
     vector r[RADIX];
     load_rows(r, v + i, WIDTH, RADIX);
@@ -89,7 +89,7 @@ INLINE void round_runs(const struct grid *grid, float *v, size_t d, int rotated,
     if (next)
       UNROLL for (int j = 0; j < RUN; j += LINE) __builtin_prefetch(next + i + j, 0, 2);
     if (!rotated) run_steps(r, DOWN);
-    round_run(grid, r, i, cells, leaving);
+    round_run(grid, r, i, cells, lanes, leaving);
     if (!leaving) continue;
     run_steps(r, UP);
     store_rows(r, v + i, WIDTH, RADIX);
@@ -163,14 +163,13 @@ static void leave(const struct encoding *job, uint64_t key, uint64_t start, uint
 }
 
 INLINE void encode_blocks(const struct encoding *job, unsigned thread, uint64_t first, uint64_t last, int cells,
-                          int leaving) {
+                          int lanes, int leaving) {
   const uint64_t d = job->at->block_values;
   const int past = leaving && goes_past(job->left, job->at->tensor_values);
   float own[PASS] __attribute__((aligned(64)));
   float *v = room(job->at, own, thread);
   struct grid grid = {.table = job->table, .granularity = job->table->granularity, .middle = job->table->middle,
-                      .rounding_key = job->rounding_key, .flipped = job->flipped, .lanes = job->at->lanes,
-                      .stride = job->stride};
+                      .rounding_key = job->rounding_key, .flipped = job->flipped, .stride = job->stride};
   memcpy(grid.slope, job->table->slope, sizeof grid.slope);
   memcpy(grid.offset, job->table->offset, sizeof grid.offset);
   memcpy(grid.levels, job->table->levels, sizeof grid.levels);
@@ -185,23 +184,29 @@ INLINE void encode_blocks(const struct encoding *job, unsigned thread, uint64_t 
     if (leaving) grid.from_grid = job->from_grid + chunk;
     if (d <= PASS) {
       take(x, key, 0, v, d);
-      round_runs(&grid, v, d, 0, block + 1 < last ? job->x + start + d : NULL, cells, leaving);
+      round_runs(&grid, v, d, 0, block + 1 < last ? job->x + start + d : NULL, cells, lanes, leaving);
     } else {
       take_long(x, key, v, d);
-      round_runs(&grid, v, d, 1, NULL, cells, leaving);
+      round_runs(&grid, v, d, 1, NULL, cells, lanes, leaving);
     }
     if (leaving) leave(job, key, start, here, v, past);
   }
   if (past) end_streams();
 }
 
+INLINE void encode_either(const struct encoding *job, unsigned thread, uint64_t first, uint64_t last, int cells,
+                          int leaving) {
+  if (job->at->lanes) encode_blocks(job, thread, first, last, cells, 1, leaving);
+  else encode_blocks(job, thread, first, last, cells, 0, leaving);
+}
+
 // For tables of so many cells at most, or of any number (0).
 #define FOR(name, cells)                                                                           \
   static void encode_##name(const void *context, unsigned thread, uint64_t first, uint64_t last) { \
-    encode_blocks(context, thread, first, last, cells, 0);                                         \
+    encode_either(context, thread, first, last, cells, 0);                                         \
   }                                                                                                \
   static void leave_##name(const void *context, unsigned thread, uint64_t first, uint64_t last) {  \
-    encode_blocks(context, thread, first, last, cells, 1);                                         \
+    encode_either(context, thread, first, last, cells, 1);                                         \
   }
 
 FOR(near, NEAR)
