@@ -145,13 +145,11 @@ class Window:
         self._flight = Flight(chunks)
         self._fast.numbers = [0] * REORDER_TOLERANCE
         self._urgent, self.held = [], _NO_CHUNKS
-        library = self._native
-        if not self.options.early_closing:
-            self._turns = SendSchedule(chunks, self.slots, self._flight)
-        else:
+        if self.options.early_closing:
             self._turns = self._early_closing(bounded=budget is not None)
-            if not self.contributes:
-                library = None
+        else:
+            self._turns = SendSchedule(chunks, self.slots, self._flight)
+        library = None if self.options.early_closing and not self.contributes else self._native
         self.steady = None if library is None else Steady(library, self._flight, self._turns)
         self._timers.begin(now, sampled=not options.waits_for_workers)
         self._retries = self._new_retries(budget, options) if self.options.adaptive_retries else None
